@@ -76,9 +76,9 @@ int main(int argc, char** argv) {
     }
     const sim::MachineModel& here = *sim::machine("here");
     const bool starts = within("copy_start, ns", start - kStartSize / rate,
-                               static_cast<double>(here.copy_start.count()));
+                               static_cast<double>(here.processor.copy_start.count()));
     const bool rates =
-        within("copy_rate, GB/s", rate, static_cast<double>(here.copy_rate.value) * 1e-9);
+        within("copy_rate, GB/s", rate, static_cast<double>(here.processor.copy_rate.value) * 1e-9);
     std::printf("a copy takes %.1f ns and 1 ns for %.1f bytes\n", start - kStartSize / rate, rate);
     return options.check && !(starts && rates) ? 1 : 0;
 }

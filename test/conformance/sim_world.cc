@@ -67,8 +67,8 @@ private:
 
 sim::MachineModel everything(const char* name) {
     sim::MachineModel model = *sim::machine(name);
-    model.migration = true;
-    model.dc = true;
+    model.offers.migration = true;
+    model.offers.dc = true;
     return model;
 }
 
@@ -103,7 +103,7 @@ Options fat_tree() {
 Options lossy() {
     Options options = crossbar(3, 1);
     options.machine = everything("ibm-12x");
-    options.machine.reliable_ud = false;
+    options.machine.offers.reliable_ud = false;
     options.datagram_loss = 0.1;
     options.datagram_twice = 0.1;
     options.datagram_late = 0.1;

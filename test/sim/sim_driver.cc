@@ -35,14 +35,16 @@ void warp(Random& random, BytesPerSecond& rate) {
 void warp(sim::MachineModel& machine, std::uint64_t seed) {
     Random random(seed);
     for (Nanoseconds* cost :
-         {&machine.post, &machine.post_receive, &machine.poll_empty, &machine.poll_completion,
-          &machine.copy_start, &machine.registration, &machine.registration_page, &machine.doorbell,
-          &machine.work_request, &machine.receive_work, &machine.ack, &machine.qp_miss,
-          &machine.cable, &machine.switch_latency}) {
+         {&machine.processor.post, &machine.processor.post_receive, &machine.processor.poll_empty,
+          &machine.processor.poll_completion, &machine.processor.copy_start,
+          &machine.processor.registration, &machine.processor.registration_page,
+          &machine.adapter.doorbell, &machine.adapter.work_request, &machine.adapter.receive_work,
+          &machine.adapter.ack, &machine.adapter.qp_miss, &machine.wire.cable,
+          &machine.wire.switch_latency}) {
         warp(random, *cost);
     }
-    for (BytesPerSecond* rate :
-         {&machine.copy_rate, &machine.engine_rate, &machine.port_rate, &machine.bus_rate}) {
+    for (BytesPerSecond* rate : {&machine.processor.copy_rate, &machine.adapter.engine_rate,
+                                 &machine.adapter.port_rate, &machine.adapter.bus_rate}) {
         warp(random, *rate);
     }
 }
@@ -202,8 +204,8 @@ private:
             warp(world.machine, seed);
         }
         constexpr std::uint32_t kReliable = ~0u;
-        world.machine.reliable_ud = number(program, "datagram_loss", kReliable) == kReliable;
-        if (!world.machine.reliable_ud) {
+        world.machine.offers.reliable_ud = number(program, "datagram_loss", kReliable) == kReliable;
+        if (!world.machine.offers.reliable_ud) {
             world.datagram_loss = number(program, "datagram_loss", 0) / 1000.0;
             world.datagram_twice = number(program, "datagram_twice", 0) / 1000.0;
             world.datagram_late = number(program, "datagram_late", 0) / 1000.0;

@@ -120,7 +120,7 @@ private:
 };
 
 sim::MachineModel without_dc_costs(sim::MachineModel machine) {
-    machine.dc_message = machine.dc_connect = machine.dc_disconnect = Nanoseconds{0};
+    machine.dc.message = machine.dc.connect = machine.dc.disconnect = Nanoseconds{0};
     return machine;
 }
 
@@ -132,12 +132,12 @@ void add_breakdown(Study& study, const Comparison& comparison) {
                   comparison.run(method, kMostRanks, machine).microseconds);
     };
     sim::MachineModel machine = usual;
-    machine.qp_miss = Nanoseconds{0};
+    machine.adapter.qp_miss = Nanoseconds{0};
     row("qp_miss 0", kRc, machine);
     for (const Method& method : {kDc, kSelected}) {
         machine = without_dc_costs(usual);
         row("dc_message, dc_connect and dc_disconnect 0", method, machine);
-        machine.dc_responders = kMostRanks;
+        machine.dc.responders = kMostRanks;
         row("and targets that serve all", method, machine);
     }
 }
@@ -154,22 +154,22 @@ void add_varied(Study& study, const Comparison& comparison) {
         study.row(std::string("  the same against DC, ") + what, "%", 100 * (aqps / dc - 1));
     };
     sim::MachineModel machine = usual;
-    machine.dc_nack_backoff = usual.dc_nack_backoff / 2;
+    machine.dc.nack_backoff = usual.dc.nack_backoff / 2;
     row("dc_nack_backoff halved", machine, kSelected.initiators);
-    machine.dc_nack_backoff = usual.dc_nack_backoff * 2;
+    machine.dc.nack_backoff = usual.dc.nack_backoff * 2;
     row("dc_nack_backoff doubled", machine, kSelected.initiators);
     machine = usual;
-    machine.dc_connect = usual.dc_connect / 2;
-    machine.dc_disconnect = usual.dc_disconnect / 2;
+    machine.dc.connect = usual.dc.connect / 2;
+    machine.dc.disconnect = usual.dc.disconnect / 2;
     row("dc_connect and dc_disconnect halved", machine, kSelected.initiators);
-    machine.dc_connect = usual.dc_connect * 2;
-    machine.dc_disconnect = usual.dc_disconnect * 2;
+    machine.dc.connect = usual.dc.connect * 2;
+    machine.dc.disconnect = usual.dc.disconnect * 2;
     row("dc_connect and dc_disconnect doubled", machine, kSelected.initiators);
     machine = usual;
-    machine.dc_message = Nanoseconds{0};
+    machine.dc.message = Nanoseconds{0};
     row("dc_message 0", machine, kSelected.initiators);
     row("4 initiators", usual, 4);
-    row("with p for each look at a ring", usual, kSelected.initiators, usual.poll_empty);
+    row("with p for each look at a ring", usual, kSelected.initiators, usual.processor.poll_empty);
 }
 
 } // namespace

@@ -78,8 +78,8 @@ std::unique_ptr<SimulatedRanks> world_of(const Study& study, const Options& chos
     options.ranks = kRanks;
     options.seed = options.world.seed = study.seed();
     options.world.machine = *sim::machine("connect-ib");
-    options.world.machine.queue_pair = chosen.queue_pair;
-    options.ring_poll = options.world.machine.poll_empty;
+    options.world.machine.processor.queue_pair = chosen.queue_pair;
+    options.ring_poll = options.world.machine.processor.poll_empty;
     options.world.topology = sim::crossbar(kRanks, {}, sim::links_of(options.world.machine));
     options.parameters.channel_policy = chosen.policy;
     options.parameters.connect_max = kConnections;

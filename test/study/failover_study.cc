@@ -162,7 +162,8 @@ Outcome play(const Study& study, std::size_t failing, Nanoseconds end, std::uint
     sim::RanksOptions options;
     options.seed = options.world.seed = seed;
     options.world.machine = *sim::machine("infinihost");
-    options.world.machine.registration = options.world.machine.registration_page = Nanoseconds{0};
+    options.world.machine.processor.registration =
+        options.world.machine.processor.registration_page = Nanoseconds{0};
     options.world.topology =
         sim::crossbar(2, {.adapters = 2}, sim::links_of(options.world.machine));
     Stream* running = nullptr;

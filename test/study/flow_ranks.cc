@@ -43,9 +43,9 @@ public:
 private:
     void begin() {
         const sim::MachineModel& machine = owner_.options_.machine;
-        owner_.after(owner_.simulator_.now() + machine.work_request, [this] {
+        owner_.after(owner_.simulator_.now() + machine.adapter.work_request, [this] {
             owner_.network_->flows().start(*this, path_.links, waiting_.front().stripe.length,
-                                           owner_.options_.machine.engine_rate);
+                                           owner_.options_.machine.adapter.engine_rate);
         });
     }
     void on_through() override {
@@ -137,7 +137,8 @@ Nanoseconds FlowRanks::way(std::uint32_t from, std::uint32_t to) {
     const sim::PortIndex target = ranks_[to].first_port;
     const sim::Path* path =
         network_->path(ranks_[from].first_port, network_->topology().ports[target].lid);
-    return machine.doorbell + machine.work_request + path->latency + machine.receive_work;
+    return machine.adapter.doorbell + machine.adapter.work_request + path->latency +
+           machine.adapter.receive_work;
 }
 
 FlowRanks::Pair& FlowRanks::pair(std::uint32_t receiver, std::uint32_t sender) {
@@ -180,9 +181,9 @@ Scheduler* FlowRanks::scheduler(std::uint32_t receiver, std::uint32_t sender) {
 void FlowRanks::send(std::uint32_t rank, std::uint32_t to, std::int32_t tag, const void* data,
                      Bytes bytes, Waiter& waiter) {
     const bool eager = bytes <= options_.eager_limit;
-    Nanoseconds there = work(rank, options_.machine.post) + way(rank, to);
+    Nanoseconds there = work(rank, options_.machine.processor.post) + way(rank, to);
     if (eager) {
-        there += time_for(bytes, options_.machine.port_rate);
+        there += time_for(bytes, options_.machine.adapter.port_rate);
     }
     Message message{data, bytes, &waiter, nullptr};
     if (eager) {
@@ -198,7 +199,7 @@ void FlowRanks::send(std::uint32_t rank, std::uint32_t to, std::int32_t tag, con
 }
 
 void FlowRanks::arrived(const Key& key, const Message& message) {
-    work(std::get<1>(key), options_.machine.poll_completion);
+    work(std::get<1>(key), options_.machine.processor.poll_completion);
     Queue& queue = queues_[key];
     if (queue.posted.empty()) {
         queue.arrived.push_back(message);
@@ -229,7 +230,7 @@ void FlowRanks::match(const Key& key, const Message& message, const Receive& rec
         return;
     }
     std::memcpy(receive.data, message.data, std::min(message.bytes, receive.bytes));
-    work(std::get<1>(key), time_for(message.bytes, options_.machine.copy_rate));
+    work(std::get<1>(key), time_for(message.bytes, options_.machine.processor.copy_rate));
     receive.waiter->on_end(message.bytes == receive.bytes);
 }
 
@@ -247,11 +248,12 @@ void FlowRanks::move(const Key& key, const Message& message, const Receive& rece
     ++transfers_;
     stripes_ += transfer->left;
     for (const Stripe& stripe : transfer->plan) {
-        const Nanoseconds posted = work(receiver, machine.post + machine.signal);
+        const Nanoseconds posted =
+            work(receiver, machine.processor.post + machine.processor.signal);
         const Moving moving{transfer, stripe, posted};
         paths.subchannel_stats[stripe.subchannel].outstanding[0] += stripe.length;
         QueuePair& queue_pair = *paths.queue_pairs[stripe.subchannel];
-        const Nanoseconds there = posted + way(receiver, sender) - machine.work_request;
+        const Nanoseconds there = posted + way(receiver, sender) - machine.adapter.work_request;
         after(there, [&queue_pair, moving] { queue_pair.add(moving); });
     }
 }
@@ -259,9 +261,9 @@ void FlowRanks::move(const Key& key, const Message& message, const Receive& rece
 // Called when a stripe has arrived; the rank sees it as soon as it has time.
 void FlowRanks::moved(const Moving& stripe) {
     const std::uint32_t receiver = std::get<1>(stripe.transfer->key);
-    const Nanoseconds arrived = simulator_.now() + options_.machine.receive_work;
+    const Nanoseconds arrived = simulator_.now() + options_.machine.adapter.receive_work;
     const Nanoseconds seen =
-        std::max(arrived, ranks_[receiver].busy) + options_.machine.poll_completion;
+        std::max(arrived, ranks_[receiver].busy) + options_.machine.processor.poll_completion;
     ranks_[receiver].busy = seen;
     after(seen, [this, stripe, arrived] { take(stripe, arrived); });
 }
@@ -293,9 +295,10 @@ void FlowRanks::take(const Moving& moving, Nanoseconds arrived) {
     if (good) {
         std::memcpy(transfer.receive.data, transfer.message.data, transfer.message.bytes);
     }
-    const Nanoseconds told = work(receiver, options_.machine.post) + way(receiver, sender);
+    const Nanoseconds told =
+        work(receiver, options_.machine.processor.post) + way(receiver, sender);
     after(told, [this, whole, good] {
-        work(std::get<0>(whole->key), options_.machine.poll_completion);
+        work(std::get<0>(whole->key), options_.machine.processor.poll_completion);
         whole->message.waiter->on_end(good);
     });
     transfer.receive.waiter->on_end(good);

@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
             const double one = peak(curves[kOne]);
             const double both = peak(curves[kBoth]);
             const Papers& paper = kPapers[hosts.papers][rails - 1];
-            const bool half = hosts.machine.bus_half_duplex;
+            const bool half = hosts.machine.adapter.bus_half_duplex;
             const Bound most{half ? 0.97 : 0.92};
             const double ours = peak(curves[kInterleaved]);
             study.row(where + ": peak of one direction", "MB/s", one);

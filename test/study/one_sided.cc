@@ -18,7 +18,7 @@ constexpr Nanoseconds kLimit = std::chrono::minutes{1};
 
 sim::MachineModel registered(const char* name) {
     sim::MachineModel machine = *sim::machine(name);
-    machine.registration = machine.registration_page = Nanoseconds{0};
+    machine.processor.registration = machine.processor.registration_page = Nanoseconds{0};
     return machine;
 }
 
@@ -26,9 +26,9 @@ sim::MachineModel registered(const char* name) {
 
 std::vector<OneSidedHosts> one_sided_hosts() {
     sim::MachineModel em64t = registered("infinihost-iii");
-    em64t.port_rate = {1'000'000'000}; // 4x
-    em64t.engine_rate = {971'000'000}; // Vishnu 5.3.2: the peak of one port
-    em64t.bus_rate = {1'500'000'000};  // the peak of two ports, in one direction
+    em64t.adapter.port_rate = {1'000'000'000}; // 4x
+    em64t.adapter.engine_rate = {971'000'000}; // Vishnu 5.3.2: the peak of one port
+    em64t.adapter.bus_rate = {1'500'000'000};  // the peak of two ports, in one direction
     return {{"IA32", registered("infinihost"), {}, {.adapters = 2}, 0},
             {"EM64T", em64t, {}, {.ports = 2}, 1},
             {"connect-ib", registered("connect-ib"), {}, {.adapters = 2}, 2}};

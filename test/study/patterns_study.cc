@@ -90,7 +90,8 @@ Timing run(const Study& study, const Setting& setting, const Pattern& pattern, s
     options.seed = options.world.seed = seed;
     options.world.machine = *sim::machine(setting.machine);
     // Programs reuse their buffers, so registrations come from the cache and cost nothing.
-    options.world.machine.registration = options.world.machine.registration_page = {};
+    options.world.machine.processor.registration =
+        options.world.machine.processor.registration_page = {};
     options.world.topology = sim::fat_tree(
         static_cast<std::uint32_t>(setting.leaves), static_cast<std::uint32_t>(setting.spines),
         static_cast<std::uint32_t>(setting.hosts), {}, sim::links_of(options.world.machine),
@@ -113,11 +114,11 @@ Timing run(const Study& study, const Setting& setting, const Pattern& pattern, s
 
 // Rate of one port, limited by engines and bus.
 BytesPerSecond port_rate(const sim::MachineModel& machine) {
-    BytesPerSecond rate = machine.port_rate;
-    if (machine.engine_rate.value != 0) {
-        rate = std::min(rate, {machine.engine_rate.value * machine.engines});
+    BytesPerSecond rate = machine.adapter.port_rate;
+    if (machine.adapter.engine_rate.value != 0) {
+        rate = std::min(rate, {machine.adapter.engine_rate.value * machine.adapter.engines});
     }
-    return machine.bus_rate.value != 0 ? std::min(rate, machine.bus_rate) : rate;
+    return machine.adapter.bus_rate.value != 0 ? std::min(rate, machine.adapter.bus_rate) : rate;
 }
 
 // The least time of the steps [first, last).
@@ -136,11 +137,12 @@ Nanoseconds wire_time(const Pattern& pattern, std::size_t first, std::size_t las
                 received += receive.bytes;
             }
         }
-        const Bytes both = machine.bus_half_duplex ? sent + received : 0;
+        const Bytes both = machine.adapter.bus_half_duplex ? sent + received : 0;
         most = std::max({most, sent, received});
         most_both = std::max(most_both, both);
     }
-    return std::max(time_for(most, port_rate(machine)), time_for(most_both, machine.bus_rate));
+    return std::max(time_for(most, port_rate(machine)),
+                    time_for(most_both, machine.adapter.bus_rate));
 }
 
 double microseconds(Nanoseconds time) { return 1e-3 * static_cast<double>(time.count()); }

@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
     study.parse(argc, argv);
     const sim::MachineModel& registering = *sim::machine("infinihost");
     sim::MachineModel machine = registering;
-    machine.registration = machine.registration_page = Nanoseconds{0};
+    machine.processor.registration = machine.processor.registration_page = Nanoseconds{0};
     std::map<std::string, Curves> all;
     for (const Setting& setting : kSettings) {
         all[setting.name] = measure(study, machine, setting);

@@ -161,7 +161,8 @@ Small small_messages(const Study& study, const Hosts& hosts) {
     }
     options.seed = options.world.seed = study.seed();
     options.world.machine = *sim::machine("infinihost-iii");
-    options.world.machine.registration = options.world.machine.registration_page = Nanoseconds{0};
+    options.world.machine.processor.registration =
+        options.world.machine.processor.registration_page = Nanoseconds{0};
     options.world.topology =
         sim::crossbar(2, {.adapters = ratio == 0 ? 1u : 2u}, sim::links_of(options.world.machine));
     for (std::size_t port = 0; port < (ratio == 0 ? 1u : 2u); ++port) {

@@ -20,7 +20,7 @@ RanksOptions networks(std::uint64_t seed, const char* atomics, const HostModel& 
     options.ranks = kRanks;
     options.seed = options.world.seed = seed;
     options.world.machine = *machine("connect-ib");
-    options.world.machine.reliable_ud = false;
+    options.world.machine.offers.reliable_ud = false;
     options.world.datagram_loss = seed % 2 == 0 ? 0 : 0.05;
     options.world.topology = crossbar(kRanks, rails, links_of(options.world.machine));
     std::string text;

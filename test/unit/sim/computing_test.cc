@@ -23,7 +23,7 @@ RanksOptions network(bool lossy, int connect_threshold, bool responders = true) 
     RanksOptions options;
     options.ranks = 3;
     options.world.machine = *machine("connect-ib");
-    options.world.machine.reliable_ud = false;
+    options.world.machine.offers.reliable_ud = false;
     options.world.datagram_loss = lossy ? 0.1 : 0;
     options.world.responders = responders;
     options.world.topology = crossbar(3, {.ports = kPorts}, links_of(options.world.machine));

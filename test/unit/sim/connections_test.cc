@@ -47,7 +47,7 @@ TEST_P(Start, ConnectsWhomTheModeNames) {
     for (const double loss : {0.0, 0.1}) {
         SCOPED_TRACE(loss);
         RanksOptions options = world_of(GetParam().ranks);
-        options.world.machine.reliable_ud = loss == 0;
+        options.world.machine.offers.reliable_ud = loss == 0;
         options.world.datagram_loss = options.world.datagram_late = loss;
         if (GetParam().mode != nullptr) {
             options.parameters.connect = GetParam().mode;
@@ -383,7 +383,7 @@ TEST(Connections, ManyPeersShareFewConnections) {
             SCOPED_TRACE(std::to_string(loss) + ", " + std::to_string(most));
             RanksOptions options = world_of(8);
             options.seed = options.world.seed = static_cast<std::uint64_t>(most);
-            options.world.machine.reliable_ud = loss == 0;
+            options.world.machine.offers.reliable_ud = loss == 0;
             options.world.datagram_loss = options.world.datagram_late = loss;
             options.parameters.connect_max = most;
             options.parameters.connect_threshold = 2;
@@ -559,7 +559,7 @@ INSTANTIATE_TEST_SUITE_P(Loss, Switching, testing::Values(0.0, 0.2));
 
 TEST_P(Switching, PromotionAndDemotionDisturbNothing) {
     RanksOptions options = world_of(2);
-    options.world.machine.reliable_ud = GetParam() == 0;
+    options.world.machine.offers.reliable_ud = GetParam() == 0;
     options.world.datagram_loss = options.world.datagram_late = GetParam();
     options.parameters.connect_threshold = 1'000'000'000;
     const auto ranks = make(std::move(options));
@@ -584,7 +584,7 @@ TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
                                     fault::Fault::register_fails}) {
         SCOPED_TRACE(static_cast<int>(what));
         RanksOptions options = world_of(2);
-        options.world.machine.reliable_ud = GetParam() == 0;
+        options.world.machine.offers.reliable_ud = GetParam() == 0;
         options.world.datagram_loss = options.world.datagram_late = GetParam();
         options.parameters.connect_threshold = 1'000'000'000;
         options.parameters.registration_cache = 0;

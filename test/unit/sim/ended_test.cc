@@ -24,7 +24,7 @@ protected:
         RanksOptions options;
         options.ranks = 2;
         options.world.machine = *machine("connect-ib");
-        options.world.machine.reliable_ud = !GetParam().tolerant;
+        options.world.machine.offers.reliable_ud = !GetParam().tolerant;
         options.world.topology = crossbar(2, {.ports = 2}, links_of(options.world.machine));
         std::string text;
         EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;

@@ -17,7 +17,7 @@ RanksOptions two(bool connected) {
     std::string text;
     EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
     options.parameters.connect_threshold = connected ? 0 : 1000;
-    options.world.machine.reliable_ud = connected;
+    options.world.machine.offers.reliable_ud = connected;
     return options;
 }
 
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values(true, false),
 // Two ranks that have exchanged datagrams, over rails that may lose them; all are acknowledged.
 std::unique_ptr<Ranks> two_that_talked() {
     RanksOptions options = two(false);
-    options.world.machine.dc = false;
+    options.world.machine.offers.dc = false;
     auto ranks = make(std::move(options));
     carry(*ranks, 0, 1, 8);
     rest(*ranks, 1ms);

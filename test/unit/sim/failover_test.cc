@@ -30,7 +30,7 @@ RanksOptions networks(std::uint64_t seed) {
     std::string text;
     EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
     if (random.below(2) == 0) {
-        options.world.machine.reliable_ud = false;
+        options.world.machine.offers.reliable_ud = false;
         options.world.datagram_loss = 0.05;
     }
     if (random.below(2) == 0) {
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(All, FirstPort,
 
 RanksOptions simple(bool lossy = false) {
     RanksOptions options = networks(1);
-    options.world.machine.reliable_ud = !lossy;
+    options.world.machine.offers.reliable_ud = !lossy;
     options.world.datagram_loss = lossy ? 0.05 : 0;
     options.parameters.connect_threshold = 1;
     return options;

@@ -451,7 +451,7 @@ TEST_P(Trouble, AtTheSameMomentLosesNothing) {
 // messages have arrived.
 TEST(LaneMigrations, ASilentDeviceIsFoundOut) {
     RanksOptions options = two_ports();
-    options.world.machine.reliable_ud = false;
+    options.world.machine.offers.reliable_ud = false;
     options.parameters.apm = kOff;
     fault::FaultPlan plans[2];
     fault::FaultLog logs[2];

@@ -21,7 +21,7 @@ RanksOptions lossy(std::size_t ranks, double loss, std::uint64_t seed) {
     options.ranks = ranks;
     options.seed = options.world.seed = seed;
     options.world.machine = *machine("connect-ib");
-    options.world.machine.reliable_ud = false;
+    options.world.machine.offers.reliable_ud = false;
     options.world.topology = crossbar(4, {}, links_of(options.world.machine));
     options.world.datagram_loss = options.world.datagram_twice = options.world.datagram_late = loss;
     std::string text;

@@ -100,7 +100,7 @@ TEST(PathMigration, NotWhereItIsOffOrMissing) {
 
     net.apm = kOn;
     options = tree(net);
-    options.world.machine.migration = false;
+    options.world.machine.offers.migration = false;
     ranks = make(std::move(options));
     ASSERT_EQ(ranks->messages(0).size(), 1u);
     EXPECT_NE(ranks->messages(0)[0].find("apm"), std::string::npos);

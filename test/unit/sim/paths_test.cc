@@ -236,7 +236,7 @@ TEST(PathsPerPort, ARailThatWentBeforeTheFirstMessageIsNamed) {
     for (const std::size_t loser : {std::size_t{0}, std::size_t{4}}) {
         SCOPED_TRACE(loser);
         RanksOptions options = tree({});
-        options.world.machine.reliable_ud = false; // else messages wait for the port
+        options.world.machine.offers.reliable_ud = false; // else messages wait for the port
         options.parameters.partition_timeout = 20;
         const auto ranks = make(std::move(options));
         ranks->world().set_port(ranks->world().topology().hosts[loser].ports[0], false);

@@ -61,7 +61,7 @@ class Sharing : public testing::TestWithParam<Case> {
 protected:
     static RanksOptions options(std::size_t ranks) {
         RanksOptions options = world_of(ranks, GetParam().policy, GetParam().ports);
-        options.world.machine.reliable_ud = GetParam().loss == 0;
+        options.world.machine.offers.reliable_ud = GetParam().loss == 0;
         options.world.datagram_loss = options.world.datagram_late = GetParam().loss;
         if (GetParam().put) {
             options.parameters.rendezvous = kPut;
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Loss, SharingSwitches, testing::Values(0.0, 0.2));
 // end, sometimes by both at once.
 TEST_P(SharingSwitches, UpAndDownWhileMessagesFly) {
     RanksOptions options = world_of(2);
-    options.world.machine.reliable_ud = GetParam() == 0;
+    options.world.machine.offers.reliable_ud = GetParam() == 0;
     options.world.datagram_loss = options.world.datagram_late = GetParam();
     options.parameters.connect_threshold = 1'000'000'000;
     options.parameters.channel_policy = kDcOnDemand;
@@ -492,7 +492,7 @@ TEST(SharedRing, PortsThatFailAllTheTimeLoseNothing) {
         options.seed = options.world.seed = seed;
         options.parameters.connect_threshold = static_cast<int>(seed % 4);
         options.parameters.dc_initiators = seed % 2 == 0 ? 1 : 2;
-        options.world.machine.reliable_ud = false;
+        options.world.machine.offers.reliable_ud = false;
         options.world.datagram_loss = 0.05;
         Random random(seed * 77);
         const auto ranks = make(std::move(options));
@@ -647,7 +647,7 @@ TEST(SharedRing, WithoutATargetThereAreQueuePairsOfTheirOwn) {
     row.fault = fault::Fault::create_srq_fails;
     row.rate = 1;
     RanksOptions options = world_of(3);
-    options.world.machine.reliable_ud = true;
+    options.world.machine.offers.reliable_ud = true;
     const auto ranks = make(refusing(std::move(options), plans, logs, clock, &row));
     for (int i = 0; i < 20; ++i) {
         carry(*ranks, 0, 1, 100);

@@ -44,8 +44,8 @@ public:
         : ports_(shape.ports) {
         RanksOptions options;
         options.world.machine = *machine("connect-ib");
-        options.world.machine.reliable_ud = false;
-        options.world.machine.port_rate.value /= shape.slower;
+        options.world.machine.offers.reliable_ud = false;
+        options.world.machine.adapter.port_rate.value /= shape.slower;
         options.world.topology =
             crossbar(2, {.ports = shape.ports}, links_of(options.world.machine));
         std::string text;

@@ -30,7 +30,7 @@ double share_of_first(Ranks& ranks) { return ranks.peer(1, 0)->scheduler->weight
 // later, both rails would seem to be equally fast.
 TEST(StripeTimes, BeginBeforeTheFirstPost) {
     RanksOptions options = two_rails();
-    options.world.machine.post = 10us;
+    options.world.machine.processor.post = 10us;
     const auto ranks = make(std::move(options));
     for (int i = 0; i < 40; ++i) {
         carry(*ranks, 0, 1, 256 * kKiB);

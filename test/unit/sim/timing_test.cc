@@ -20,27 +20,27 @@ using std::chrono::nanoseconds;
 MachineModel round_machine() {
     MachineModel m;
     m.name = "round";
-    m.post = nanoseconds{100};
-    m.doorbell = nanoseconds{200};
-    m.work_request = nanoseconds{50};
-    m.receive_work = nanoseconds{30};
-    m.ack = nanoseconds{70};
-    m.port_rate = {1'000'000'000};
-    m.cable = nanoseconds{10};
-    m.switch_latency = nanoseconds{100};
-    m.mtu = 4096;
-    m.inline_bytes = 64;
-    m.max_gather = 4;
-    m.max_reads = 4;
-    m.max_send_depth = 256;
-    m.dc = true;
-    m.dc_connect = nanoseconds{5'000};
-    m.dc_disconnect = nanoseconds{3'000};
-    m.dc_nack_backoff = nanoseconds{10'000};
-    m.dc_responders = 1;
-    m.migration = true;
-    m.migrate = nanoseconds{7'000};
-    m.load_alternate = nanoseconds{9'000};
+    m.processor.post = nanoseconds{100};
+    m.adapter.doorbell = nanoseconds{200};
+    m.adapter.work_request = nanoseconds{50};
+    m.adapter.receive_work = nanoseconds{30};
+    m.adapter.ack = nanoseconds{70};
+    m.adapter.port_rate = {1'000'000'000};
+    m.wire.cable = nanoseconds{10};
+    m.wire.switch_latency = nanoseconds{100};
+    m.limits.mtu = 4096;
+    m.limits.inline_bytes = 64;
+    m.limits.max_gather = 4;
+    m.limits.max_reads = 4;
+    m.limits.max_send_depth = 256;
+    m.offers.dc = true;
+    m.dc.connect = nanoseconds{5'000};
+    m.dc.disconnect = nanoseconds{3'000};
+    m.dc.nack_backoff = nanoseconds{10'000};
+    m.dc.responders = 1;
+    m.offers.migration = true;
+    m.path_migration.migrate = nanoseconds{7'000};
+    m.path_migration.load_alternate = nanoseconds{9'000};
     return m;
 }
 
@@ -227,8 +227,8 @@ TEST_F(Timing, AStripeOverTwoRails) {
 // Two queue pairs on engines of 600 MB/s each: alone 600 MB/s, both together half the port each.
 TEST_F(Timing, EnginesFeedAPort) {
     MachineModel machine = round_machine();
-    machine.engines = 2;
-    machine.engine_rate = {600'000'000};
+    machine.adapter.engines = 2;
+    machine.adapter.engine_rate = {600'000'000};
     build(machine, one_switch(2), 2);
     Pair one = connect(0, 1);
     Pair two = connect(0, 1);
@@ -246,7 +246,7 @@ TEST_F(Timing, EnginesFeedAPort) {
 // A bus of 1.5 GB/s for two ports of 1 GB/s.
 TEST_F(Timing, ABusForTwoPorts) {
     MachineModel machine = round_machine();
-    machine.bus_rate = {1'500'000'000};
+    machine.adapter.bus_rate = {1'500'000'000};
     build(machine, one_switch(2, 2), 2);
     Pair first = connect(0, 1, 0);
     Pair second = connect(0, 1, 1);
@@ -270,8 +270,8 @@ TEST_F(Timing, AReadIsAnsweredByTheTargetsAdapter) {
 // has to be fetched.
 TEST_F(Timing, QueuePairCache) {
     MachineModel machine = round_machine();
-    machine.qp_cache = 1;
-    machine.qp_miss = nanoseconds{400};
+    machine.adapter.qp_cache = 1;
+    machine.adapter.qp_miss = nanoseconds{400};
     build(machine, one_switch(3), 3);
     Pair one = connect(0, 1);
     Pair two = connect(0, 2);
@@ -394,7 +394,7 @@ TEST_F(DcTiming, ConnectsAndDisconnects) {
 // before the target is.
 TEST_F(DcTiming, AMessageCostsMoreThanOverRc) {
     MachineModel machine = round_machine();
-    machine.dc_message = nanoseconds{400};
+    machine.dc.message = nanoseconds{400};
     build(machine, one_switch(2), 2);
     QueuePair& at = target(1);
     QueuePair& from = initiator(0);
@@ -504,7 +504,7 @@ protected:
 
 TEST_P(AnswerTiming, IsAsSlowAsThePortThatItLeavesFromOrReaches) {
     MachineModel machine = round_machine();
-    machine.dc_responders = 2;
+    machine.dc.responders = 2;
     prepare(machine);
     read_from(2); // over DC this read connects
     EXPECT_EQ(read_from(2), kAround + kBytes);
@@ -519,7 +519,7 @@ TEST_P(AnswerTiming, IsAsSlowAsThePortThatItLeavesFromOrReaches) {
 
 TEST_P(AnswerTiming, SharesThePortThatItLeavesFrom) {
     MachineModel machine = round_machine();
-    machine.dc_responders = 2;
+    machine.dc.responders = 2;
     prepare(machine);
     const Nanoseconds start = world->simulator().now();
     reads_[0]();
@@ -533,9 +533,9 @@ TEST_P(AnswerTiming, SharesThePortThatItLeavesFrom) {
 
 TEST_P(AnswerTiming, IsNoFasterThanItsEngine) {
     MachineModel machine = round_machine();
-    machine.dc_responders = 2;
-    machine.engines = 1;
-    machine.engine_rate = {500'000'000};
+    machine.dc.responders = 2;
+    machine.adapter.engines = 1;
+    machine.adapter.engine_rate = {500'000'000};
     prepare(machine);
     read_from(2);
     EXPECT_EQ(read_from(2), kAround + 2 * kBytes);

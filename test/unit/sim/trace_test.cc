@@ -115,7 +115,7 @@ void one_request(std::vector<Node>& nodes, Random& random) {
 std::uint64_t digest(std::uint64_t seed, std::size_t& lines) {
     WorldOptions options;
     options.machine = *machine("infinihost");
-    options.machine.reliable_ud = false;
+    options.machine.offers.reliable_ud = false;
     options.topology = fat_tree(2, 2, 2, {}, links_of(options.machine), 1);
     options.datagram_loss = options.datagram_twice = options.datagram_late = 0.1;
     options.seed = seed;

@@ -14,7 +14,7 @@ inline RanksOptions world_of(std::size_t ranks) {
     RanksOptions options;
     options.ranks = ranks;
     options.world.machine = *machine("connect-ib");
-    options.world.machine.dc = false; // sharing_test.cc tests what changes with DC
+    options.world.machine.offers.dc = false; // sharing_test.cc tests what changes with DC
     options.world.topology = crossbar(4, {}, links_of(options.world.machine));
     std::string text;
     EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;

@@ -14,7 +14,7 @@ constexpr std::uint32_t kRanks = 12;
 
 sim::MachineModel model() {
     sim::MachineModel machine = *sim::machine("infinihost-iii");
-    machine.registration = machine.registration_page = Nanoseconds{0};
+    machine.processor.registration = machine.processor.registration_page = Nanoseconds{0};
     return machine;
 }
 

@@ -62,9 +62,9 @@ TEST(SimulatedRanks, TheSameSeedGivesTheSameTimes) {
 // one link carries all of them.
 TEST(SimulatedRanks, NoFasterThanTheWire) {
     sim::MachineModel machine = *sim::machine("connect-ib");
-    machine.registration = machine.registration_page = Nanoseconds{0};
+    machine.processor.registration = machine.processor.registration_page = Nanoseconds{0};
     const Timing timing = timing_of("alltoall", 1'000'000, machine, 1);
-    const Nanoseconds wire = time_for(11 * 1'000'000, machine.port_rate);
+    const Nanoseconds wire = time_for(11 * 1'000'000, machine.adapter.port_rate);
     EXPECT_GE(timing.total, wire);
     EXPECT_LE(timing.total, 3 * wire);
 }

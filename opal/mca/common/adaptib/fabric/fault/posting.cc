@@ -100,16 +100,16 @@ Status FaultQp::inject(const PlannedFault& fault, const SendWork& work) {
         }
         break;
     case Fault::datagram_delayed:
-        kept = copy(work);
+        kept = keep_copy(work, rail_);
         done = kept != nullptr;
         if (done) {
-            late_.push_back({std::move(kept), node_.due(fault.delay)});
+            late_.add(std::move(kept), node_.due(fault.delay));
             node_.wait(rail_index_, number_, *this);
             drop(work);
         }
         break;
     case Fault::datagram_corrupted:
-        kept = copy(work);
+        kept = keep_copy(work, rail_);
         done = kept != nullptr && !kept->bytes.empty();
         if (done) {
             corrupt(kept->bytes, 1 + node_.random().below(std::max(fault.bytes, 1u)),
@@ -125,27 +125,6 @@ Status FaultQp::inject(const PlannedFault& fault, const SendWork& work) {
         return status;
     }
     return status.ok() && fault.fault != Fault::datagram_doubled ? pass(work) : status;
-}
-
-// Copies the payload into memory of its own; null if that memory cannot be registered.
-std::unique_ptr<KeptWork> FaultQp::copy(const SendWork& work) {
-    auto kept = std::make_unique<KeptWork>();
-    for (std::uint32_t i = 0; i < work.gather_count; ++i) {
-        const auto* from = static_cast<const std::byte*>(work.gather[i].address);
-        kept->bytes.insert(kept->bytes.end(), from, from + work.gather[i].length);
-    }
-    kept->work = work;
-    kept->work.flags &= ~static_cast<std::uint32_t>(kInline);
-    kept->work.gather_count = 0;
-    if (!kept->bytes.empty()) {
-        if (!rail_.register_memory(kept->bytes.data(), kept->bytes.size(), 0, kept->region).ok()) {
-            return nullptr;
-        }
-        kept->gather = {{kept->bytes.data(), kept->bytes.size(), kept->region->local_key()}};
-        kept->work.gather_count = 1;
-    }
-    kept->work.gather = kept->gather.data();
-    return kept;
 }
 
 // Sends a late datagram. The node was told long ago that it left.

@@ -122,10 +122,10 @@ Status FaultQp::post_receive_impl(const ReceiveWork& work) {
         return status;
     }
     ReceiveWork below = work;
-    below.wr_id = tagged(kReceiveTag, next_receive_);
+    below.wr_id = tagged(kReceiveTag, receives_.next());
     const Status status = below_->post_receive(below);
     if (status.ok()) {
-        receives_.push_back({next_receive_++, work.wr_id});
+        receives_.add(work.wr_id);
     }
     return status;
 }
@@ -198,19 +198,7 @@ void FaultQp::withhold(const SendWork& work, WorkStatus fate, bool barred) {
     sent.fate = fate;
     sent.barred = barred;
     sent.posted = node_.now();
-    sent.kept = std::make_unique<KeptWork>();
-    KeptWork& kept = *sent.kept;
-    kept.work = work;
-    kept.gather.assign(work.gather, work.gather + work.gather_count);
-    if ((work.flags & kInline) != 0) {
-        for (const Gather& part : kept.gather) {
-            const auto* from = static_cast<const std::byte*>(part.address);
-            kept.bytes.insert(kept.bytes.end(), from, from + part.length);
-        }
-        kept.gather = {{kept.bytes.data(), kept.bytes.size(), 0}};
-        kept.work.gather_count = 1;
-    }
-    kept.work.gather = kept.gather.data();
+    sent.kept = keep(work);
     ++withheld_;
     failing_ = failing_ || fate != WorkStatus::success;
     node_.wait(rail_index_, number_, *this);
@@ -239,14 +227,8 @@ void FaultQp::on_receive(WorkCompletion completion) {
         if (srq_ == nullptr || !srq_->take(number, completion.wr_id)) {
             return;
         }
-    } else {
-        const auto found = std::find_if(receives_.begin(), receives_.end(),
-                                        [&](const Received& r) { return r.number == number; });
-        if (found == receives_.end()) {
-            return; // from before a RESET
-        }
-        completion.wr_id = found->wr_id;
-        receives_.erase(found);
+    } else if (!receives_.take(number, completion.wr_id)) {
+        return; // from before a RESET
     }
     receive_cq_->push(completion);
 }
@@ -303,7 +285,8 @@ void FaultQp::advance() {
 // Later work
 
 bool FaultQp::progress() {
-    send_late();
+    late_.send([this](const Due& due) { return node_.reached(due); },
+               [this](std::unique_ptr<KeptWork>& kept) { return send_copy(kept); });
     if (withheld_ > 0) {
         if (!ready()) {
             broken_ = true;
@@ -327,9 +310,7 @@ void FaultQp::report_cm_failed() {
 
 Nanoseconds FaultQp::next_look() const {
     Nanoseconds next = cm_failed_ ? std::max(cm_failed_->time, node_.now()) : Nanoseconds::max();
-    for (const Late& late : late_) {
-        next = std::min(next, std::max(late.due.time, node_.now()));
-    }
+    next = std::min(next, late_.next(node_.now()));
     if (withheld_ > 0 && node_.down(rail_index_) && timeout_ != Nanoseconds::max() &&
         sends_.front().where == Where::withheld) {
         next = std::min(next, sends_.front().posted + timeout_);
@@ -371,16 +352,6 @@ void FaultQp::give_up() {
         first.barred = true;
         first.fate = WorkStatus::retry_exceeded;
         failing_ = true;
-    }
-}
-
-void FaultQp::send_late() {
-    for (std::size_t i = 0; i < late_.size();) {
-        if (!node_.reached(late_[i].due) || !send_copy(late_[i].kept)) {
-            ++i;
-            continue;
-        }
-        late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(i));
     }
 }
 

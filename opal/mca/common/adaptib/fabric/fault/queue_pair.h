@@ -13,19 +13,12 @@
 
 #include <deque>
 #include <optional>
-#include <vector>
 
+#include "fabric/fault/kept_work.h"
+#include "fabric/fault/posted_receives.h"
 #include "fabric/fault/queues.h"
 
 namespace adaptib::fault {
-
-// A request that is kept beyond the call that posted it.
-struct KeptWork {
-    SendWork work;
-    std::vector<Gather> gather;
-    std::vector<std::byte> bytes;         // copy of the payload, if one was made
-    std::unique_ptr<MemoryRegion> region; // of `bytes`, if they are to be sent
-};
 
 class FaultQp final : public QueuePair {
 public:
@@ -54,14 +47,6 @@ private:
         WorkStatus fate = WorkStatus::success; // if not barred: replaces success
         Nanoseconds posted{0};                 // in state held
         std::unique_ptr<KeptWork> kept;        // in state held, or if a copy is below
-    };
-    struct Late {
-        std::unique_ptr<KeptWork> kept;
-        Due due;
-    };
-    struct Received {
-        std::uint64_t number = 0;
-        std::uint64_t wr_id = 0;
     };
 
     Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
@@ -93,14 +78,12 @@ private:
     Status pass(const SendWork& work);
     Status pass(std::unique_ptr<KeptWork>& kept); // moves from `kept` if ok
     void withhold(const SendWork& work, WorkStatus fate, bool barred);
-    void drop(const SendWork& work); // completes at once with success
-    std::unique_ptr<KeptWork> copy(const SendWork& work);
+    void drop(const SendWork& work);                 // completes at once with success
     bool send_copy(std::unique_ptr<KeptWork>& kept); // false: try again later
 
     void on_send(const WorkCompletion& completion);
     void on_receive(WorkCompletion completion);
     void release_withheld();
-    void send_late();
     void give_up();
     void report_cm_failed();
     void advance();
@@ -121,11 +104,10 @@ private:
     bool mute_ = false;    // Fault::rail_silent
     Nanoseconds timeout_ = Nanoseconds::max();
     std::uint64_t next_send_ = 0;
-    std::uint64_t next_receive_ = 0;
     std::size_t withheld_ = 0;
     std::deque<Sent> sends_;
-    std::deque<Received> receives_;
-    std::vector<Late> late_;
+    PostedReceives receives_;
+    LateDatagrams late_;
     std::optional<Due> cm_failed_; // when cm_failed is reported
 };
 

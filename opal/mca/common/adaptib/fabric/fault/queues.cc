@@ -63,22 +63,12 @@ Status FaultSrq::post_impl(const ReceiveWork& work) {
         return status;
     }
     ReceiveWork below = work;
-    below.wr_id = tagged(kSharedTag, next_);
+    below.wr_id = tagged(kSharedTag, posted_.next());
     const Status status = below_->post(below);
     if (status.ok()) {
-        posted_[next_++] = work.wr_id;
+        posted_.add(work.wr_id);
     }
     return status;
-}
-
-bool FaultSrq::take(std::uint64_t number, std::uint64_t& wr_id) {
-    const auto found = posted_.find(number);
-    if (found == posted_.end()) {
-        return false;
-    }
-    wr_id = found->second;
-    posted_.erase(found);
-    return true;
 }
 
 } // namespace adaptib::fault

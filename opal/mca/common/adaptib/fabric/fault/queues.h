@@ -13,6 +13,7 @@
 #include <map>
 
 #include "fabric/fault/node.h"
+#include "fabric/fault/posted_receives.h"
 
 namespace adaptib::fault {
 
@@ -57,7 +58,7 @@ public:
 
     SharedReceiveQueue* below() const { return below_.get(); }
     // Looks up the caller's wr_id of a completed receive; returns false if the number is unknown.
-    bool take(std::uint64_t number, std::uint64_t& wr_id);
+    bool take(std::uint64_t number, std::uint64_t& wr_id) { return posted_.take(number, wr_id); }
 
 private:
     Status post_impl(const ReceiveWork& work) override;
@@ -66,8 +67,7 @@ private:
     Node& node_;
     std::uint32_t rail_;
     std::unique_ptr<SharedReceiveQueue> below_;
-    std::uint64_t next_ = 0;
-    std::map<std::uint64_t, std::uint64_t> posted_; // by number: the caller's wr_id
+    PostedReceives posted_;
 };
 
 } // namespace adaptib::fault

@@ -61,9 +61,6 @@ enum BounceFlag : std::uint32_t {
 // Returns the slot that a request names; null if the slot does not lie in the initiator's segment.
 std::byte* find_slot(PeerSegment& initiator, const BounceRequest& request);
 
-// Stands for the segment's owner in atomic_lock, in place of a producer slot.
-inline constexpr std::uint64_t kLockOwner = 0xffff;
-
 class BouncePool {
 public:
     explicit BouncePool(OwnSegment* segment) : segment_(segment) {}

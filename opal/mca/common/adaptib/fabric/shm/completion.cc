@@ -59,7 +59,7 @@ ShmSharedReceiveQueue::ShmSharedReceiveQueue(Context& context, std::uint32_t rai
 
 ShmSharedReceiveQueue::~ShmSharedReceiveQueue() {
     shared_->available.store(0, std::memory_order_release);
-    context_.remove_srq(index_);
+    context_.srqs().remove(index_);
 }
 
 Status ShmSharedReceiveQueue::post_impl(const ReceiveWork& work) {

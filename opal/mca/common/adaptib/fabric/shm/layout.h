@@ -69,7 +69,7 @@ struct Header {
 
     alignas(kCacheLine) std::atomic<std::uint32_t> alive; // kEnded, kAlive or kRetained
     // Lock that makes atomics on private memory atomic among each other: 0, or its holder:
-    // pid << 32 | producer slot + 1, or pid << 32 | kLockOwner for the segment's owner (bounce.h).
+    // pid << 32 | producer slot + 1, or the segment's owner (atomic_lock.h).
     alignas(kCacheLine) std::atomic<std::uint64_t> atomic_lock;
 
     // The queue. Positions count granules from 0 and never wrap.
@@ -110,7 +110,7 @@ enum class RecordType : std::uint8_t {
     datagram, // UD
     message,  // RC send, or a fragment of one
     notice,   // RC write with immediate: the data is already there
-    request,  // copy pipeline (pipeline.cc)
+    request,  // copy pipeline (copy_pipeline.h)
     broken,   // the sending queue pair met an error that the target's queue pair shares
 };
 

@@ -6,16 +6,15 @@ namespace adaptib::shm {
 
 LocalQueuePair::LocalQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
     : QueuePair(init.type), context_(context), rail_(rail),
-      send_cq_(static_cast<ShmCompletionQueue*>(init.send_cq)),
-      receive_cq_(static_cast<ShmCompletionQueue*>(init.receive_cq)),
-      srq_(static_cast<ShmSharedReceiveQueue*>(init.srq)), send_depth_(init.send_depth),
+      send_cq_(static_cast<ShmCompletionQueue*>(init.send_cq)), send_depth_(init.send_depth),
       max_gather_(init.max_gather), inline_bytes_(init.inline_bytes), signal_all_(init.signal_all),
-      receives_queue_(srq_ != nullptr ? 0 : init.receive_depth) {}
+      receiver_(context, this, rail, init) {}
 
 Status LocalQueuePair::enter() {
-    const Status status = context_.add_qp(this, number_);
+    const Status status = context_.queue_pairs().add(this, number_);
     if (status.ok()) {
         entry_ = queue_pairs_of(context_.segment().base()) + qp_index(number_);
+        receiver_.open(number_, entry_);
         publish();
     }
     return status;
@@ -27,12 +26,10 @@ LocalQueuePair::~LocalQueuePair() {
     }
     // The derived part is gone; it has called disconnect() and drop_sends() itself.
     send_cq_->forget(this);
-    receive_cq_->forget(this);
-    if (srq_ != nullptr) {
-        srq_->forget(this);
-    }
+    receiver_.forget();
     entry_->word.store(0, std::memory_order_release);
-    context_.remove_qp(this);
+    context_.queue_pairs().remove(number_);
+    context_.deactivate(this);
     context_.count_broken(broken_ ? -1 : 0);
 }
 
@@ -57,13 +54,11 @@ Status LocalQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t
         if (const Status status = connect(attributes); !status.ok()) {
             return status;
         }
-        acknowledged_ = 0;
-        entry_->acknowledged.store(0, std::memory_order_relaxed);
-        entry_->refused.store(0, std::memory_order_relaxed);
-        entry_->srq.store(srq_ == nullptr ? 0 : srq_->index() + 1, std::memory_order_relaxed);
+        receiver_.restart();
         epoch_ = context_.consumer().reserved();
     }
     apply_attributes(attributes, mask, attributes_);
+    receiver_.set_key(attributes_.access_key);
     entry_->rnr_timer.store(attributes_.rnr_timer, std::memory_order_relaxed);
     entry_->target_reads.store(attributes_.max_target_reads, std::memory_order_relaxed);
     if (to == QpState::ready_to_send) {
@@ -109,17 +104,8 @@ void LocalQueuePair::reset() {
     fence();
     drop_sends();
     disconnect();
-    receives_queue_.clear();
-    receives_posted_ = 0;
-    entry_->posted.store(0, std::memory_order_relaxed);
     send_cq_->forget(this);
-    receive_cq_->forget(this);
-    if (srq_ != nullptr) {
-        srq_->forget(this);
-    }
-    queued_.clear();
-    queued_bytes_ = 0;
-    assembling_ = false;
+    receiver_.reset();
     posted_ = released_ = 0;
     attributes_ = {};
     publish();
@@ -133,7 +119,7 @@ void LocalQueuePair::enter_error() {
     publish();
     fence();
     flush_sends();
-    flush_receives();
+    receiver_.flush();
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -149,77 +135,51 @@ void LocalQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatu
     send_cq_->push(completion, this, release);
 }
 
-void LocalQueuePair::complete_receive(const WorkCompletion& completion) {
-    receive_cq_->push(completion, this, 0);
-}
-
 bool LocalQueuePair::progress() {
-    drain_queued();
+    if (receives() && receiver_.drain() == Receiver::Taken::broken) {
+        enter_error();
+    }
     return progress_sends();
 }
 
 // -------------------------------------------------------------------------------------------------
-// The receive queue
+// Receiving
+
+bool LocalQueuePair::deliver(const RecordView& record) {
+    if (!receives() || record.position < epoch_ || !accepts(record)) {
+        ++context_.counters().dropped_target;
+        if (record.fields.type == RecordType::request) {
+            context_.turn_away(record);
+        }
+        return true;
+    }
+    switch (record.fields.type) {
+    case RecordType::request: serve(record); return true;
+    case RecordType::broken:
+        context_.raise(EventKind::qp_fatal, rail_, number_);
+        enter_error();
+        return true;
+    default: break;
+    }
+    const Receiver::Taken taken = receiver_.deliver(record);
+    if (taken == Receiver::Taken::broken) {
+        enter_error();
+    }
+    return taken != Receiver::Taken::no_room;
+}
 
 Status LocalQueuePair::post_receive_impl(const ReceiveWork& work) {
-    if (srq_ != nullptr || work.scatter_count > max_gather_) {
+    if (!receiver_.allows(work)) {
         return Status::error(Reason::bad_argument);
     }
     if (state_ == QpState::reset) {
         return Status::error(Reason::bad_state);
     }
     if (state_ == QpState::error) {
-        WorkCompletion completion;
-        completion.wr_id = work.wr_id;
-        completion.status = WorkStatus::flushed;
-        completion.kind = WorkKind::receive;
-        completion.qp_number = number_;
-        complete_receive(completion);
+        receiver_.complete_flushed(work.wr_id);
         return kOk;
     }
-    const Status status = receives_queue_.post(work);
-    if (status.ok()) {
-        entry_->posted.store(++receives_posted_, std::memory_order_release);
-        if (!queued_.empty()) {
-            context_.activate(this);
-        }
-    }
-    return status;
-}
-
-const QueuedReceive* LocalQueuePair::peek_receive() {
-    return srq_ != nullptr ? srq_->peek() : receives_queue_.peek();
-}
-
-void LocalQueuePair::drop_receive() {
-    if (srq_ != nullptr) {
-        srq_->drop();
-    } else {
-        receives_queue_.drop();
-    }
-}
-
-void LocalQueuePair::flush_receives() {
-    WorkCompletion completion;
-    completion.status = WorkStatus::flushed;
-    completion.kind = WorkKind::receive;
-    completion.qp_number = number_;
-    if (assembling_) {
-        assembling_ = false;
-        completion.wr_id = arriving_.wr_id;
-        complete_receive(completion);
-    }
-    queued_.clear();
-    queued_bytes_ = 0;
-    if (srq_ != nullptr) {
-        srq_->forget(this);
-        return;
-    }
-    while (const QueuedReceive* receive = receives_queue_.peek()) {
-        completion.wr_id = receive->wr_id;
-        receives_queue_.drop();
-        complete_receive(completion);
-    }
+    return receiver_.post(work);
 }
 
 } // namespace adaptib::shm

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Common part of RC and UD queue pairs: states, receiving, completions.
 //
-// Purpose: the state machine of fabric/README.md, the receive queue, and taking records out of the
-// process's queue into posted receives.
+// Purpose: the state machine of fabric/README.md, and the completions of send requests.
 // A queue pair is always in one of 5 states (QpState); its entry in the segment tells peers whether
-// it receives. Records that find no receive wait in queued_, in order.
+// it receives (receiver.h).
 // Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <vector>
 
 #include "fabric/fabric.h"
 #include "fabric/qp_rules.h"
 #include "fabric/shm/completion.h"
 #include "fabric/shm/context.h"
 #include "fabric/shm/layout.h"
+#include "fabric/shm/receiver.h"
 
 namespace adaptib::shm {
 
@@ -93,43 +90,13 @@ private:
     void reset();
     void set_state(QpState to);
 
-    enum class Taken : std::uint8_t { yes, no_receive };
-    Taken take(const RecordFields& fields, const std::byte* payload);
-    Taken take_datagram(const RecordFields& fields, const std::byte* payload);
-    Taken take_message(const RecordFields& fields, const std::byte* payload);
-    Taken take_notice(const RecordFields& fields);
-    void refuse(std::uint64_t wr_id, WorkStatus here, WorkStatus at_sender);
-    bool queue_record(const RecordView& record);
-    void wait_for_receive();
-    void drain_queued();
-    const QueuedReceive* peek_receive();
-    void drop_receive();
-    void flush_receives();
-    void complete_receive(const WorkCompletion& completion);
-    void acknowledge();
-
     ShmCompletionQueue* send_cq_;
-    ShmCompletionQueue* receive_cq_;
-    ShmSharedReceiveQueue* srq_;
     std::uint32_t send_depth_;
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
     bool signal_all_;
-    ReceiveQueue receives_queue_;
-    std::uint64_t receives_posted_ = 0;
-    std::uint64_t acknowledged_ = 0;
     std::uint64_t epoch_ = 0; // records before this position belong to an earlier connection
-
-    bool assembling_ = false; // a message of several records is arriving
-    QueuedReceive arriving_;
-    Bytes arrived_ = 0;
-
-    struct QueuedRecord {
-        RecordFields fields;
-        std::vector<std::byte> payload;
-    };
-    std::deque<QueuedRecord> queued_;
-    Bytes queued_bytes_ = 0;
+    Receiver receiver_;
 };
 
 } // namespace adaptib::shm

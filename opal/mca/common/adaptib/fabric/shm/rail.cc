@@ -114,7 +114,7 @@ ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
           Capability::reliable_ud, Capability::direct, Capability::sees_regions}) {
         info_.capabilities |= static_cast<std::uint32_t>(c);
     }
-    if (context.single_copy()) {
+    if (context.single_copy().allowed()) {
         info_.capabilities |= static_cast<std::uint32_t>(Capability::whole_memory);
     }
     info_.rate = rate;
@@ -128,7 +128,7 @@ ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
 }
 
 PortState ShmRail::state_impl() const {
-    return (context_.rail_word(index_) & kRailDown) != 0 ? PortState::down : PortState::active;
+    return (context_.rails().word(index_) & kRailDown) != 0 ? PortState::down : PortState::active;
 }
 
 RailAddress ShmRail::address_impl() const { return context_.segment().address(index_); }
@@ -161,7 +161,7 @@ Status ShmRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedRecei
         return Status::error(Reason::bad_argument);
     }
     std::uint32_t index = 0;
-    const Status status = context_.add_srq(index);
+    const Status status = context_.srqs().add(index);
     if (status.ok()) {
         out = make<ShmSharedReceiveQueue>(context_, index_, index, depth);
     }
@@ -202,7 +202,7 @@ Status ShmRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& o
 Status ShmRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
     std::shared_ptr<PeerSegment> peer;
     std::uint32_t rail = 0;
-    const Status status = context_.peer(path.remote, peer, rail);
+    const Status status = context_.peers().open(path.remote, peer, rail);
     if (status.ok()) {
         out = make<ShmAddressHandle>(std::move(peer), rail, index_);
     }
@@ -217,7 +217,7 @@ Reach ShmRail::reach_impl(const AddressHandle& handle) const {
         return Reach::ended;
     }
     const std::uint64_t word =
-        context_.rail_word(index_) |
+        context_.rails().word(index_) |
         to.peer->header()->rail[to.peer_rail].word.load(std::memory_order_acquire);
     return (word & (kRailDown | kRailClosed)) != 0 ? Reach::cut_off : Reach::good;
 }

@@ -37,7 +37,7 @@ private:
     std::string why_out_of_reach_impl(const RailAddress& remote) const override;
     std::string last_error_text_impl() const override { return context_.last_error_text(); }
     void refuse_impl(const RailAddress& remote, Reason why) override {
-        context_.refuse(remote, why);
+        context_.peers().refuse(remote, why);
     }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;

@@ -3,15 +3,17 @@
 #include "fabric/shm/rc.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace adaptib::shm {
 
 RcQueuePair::RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
-    : LocalQueuePair(context, rail, init), own_rail_word_(context.rail_word_of(rail)),
-      own_cookie_(context.segment().cookie()), ops_(init.send_depth) {
-    pieces_.reserve(kBounceSlotsPerQp);
-}
+    : LocalQueuePair(context, rail, init),
+      peer_(context.rails().word_of(rail), context.segment().cookie()),
+      messages_(context.clock(), peer_),
+      pipeline_(context.bounce(), peer_, context.segment().header()->pid),
+      target_(context.regions(), context.segment(), rail), ops_(init.send_depth) {}
 
 RcQueuePair::~RcQueuePair() {
     if (entry_ != nullptr) {
@@ -32,64 +34,53 @@ Status RcQueuePair::connect(const QpAttributes& attributes) {
     }
     std::shared_ptr<PeerSegment> peer;
     std::uint32_t rail = 0;
-    if (const Status status = context_.peer(attributes.path.remote, peer, rail); !status.ok()) {
+    if (const Status status = context_.peers().open(attributes.path.remote, peer, rail);
+        !status.ok()) {
         return status;
     }
-    peer_ = std::move(peer);
-    peer_rail_ = rail;
-    peer_pid_ = peer_->pid();
-    peer_rail_word_ = &peer_->header()->rail[rail].word;
-    remote_number_ = attributes.remote_qp;
-    peer_entry_ = queue_pairs_of(peer_->base()) + qp_index(remote_number_);
-    peer_regions_ = regions_of(peer_->base());
-    region_ = {};
-    known_ = {};
-    messages_ = 0;
-    entry_->remote_cookie.store(peer_->cookie(), std::memory_order_relaxed);
+    peer_.attach(std::move(peer), rail, attributes.remote_qp);
+    known_.forget();
+    messages_.restart(number_);
+    entry_->remote_cookie.store(peer_.segment().cookie(), std::memory_order_relaxed);
     return kOk;
 }
 
-void RcQueuePair::ready_to_send() {
-    expected_word_ = qp_word(remote_number_, number_, attributes_.send_psn, 0, true);
-}
+void RcQueuePair::ready_to_send() { peer_.expect(number_, attributes_.send_psn); }
 
 void RcQueuePair::disconnect() {
-    peer_entry_ = nullptr;
-    peer_rail_word_ = nullptr;
-    peer_regions_ = nullptr;
-    peer_.reset();
-    remote_number_ = 0;
-    region_ = {};
-    known_ = {};
+    peer_.detach();
+    known_.forget();
     entry_->remote_cookie.store(0, std::memory_order_relaxed);
 }
 
 bool RcQueuePair::accepts(const RecordView& record) const {
     return record.fields.type != RecordType::datagram &&
-           record.fields.source_qp == remote_number_ &&
-           context_.producer_cookie(record.producer) == peer_->cookie();
+           record.fields.source_qp == peer_.number() &&
+           context_.peers().producer_cookie(record.producer) == peer_.segment().cookie();
 }
 
 bool RcQueuePair::usable_impl() const {
-    return state_ == QpState::ready_to_send && rails_word() == 0 && connected();
+    return state_ == QpState::ready_to_send && peer_.rails_word() == 0 && peer_.connected();
 }
 
 // The guard does not check the cookie again: the word contains both queue pair numbers, of which
 // the target's comes back only after 2,047 others, and bits of the packet number.
 FastPathGuard RcQueuePair::fast_path_guard_impl() const {
     const std::uint64_t word =
-        peer_entry_ == nullptr ? 0 : peer_entry_->word.load(std::memory_order_acquire);
+        !peer_.attached() ? 0 : peer_.entry().word.load(std::memory_order_acquire);
     if (word == 0 || !usable_impl()) {
         return {};
     }
     FastPathGuard guard;
     guard.faults = &context_.faults();
-    guard.target = &peer_entry_->word;
+    guard.target = &peer_.entry().word;
     guard.expected = word;
     return guard;
 }
 
-bool RcQueuePair::target_lives_impl() const { return peer_ == nullptr || peer_->check_alive(); }
+bool RcQueuePair::target_lives_impl() const {
+    return !peer_.attached() || peer_.segment().check_alive();
+}
 
 // -------------------------------------------------------------------------------------------------
 // Posting
@@ -136,7 +127,7 @@ Status RcQueuePair::post_send_impl(const SendWork& work) {
         return kOk;
     }
     Attempt a;
-    if (!ops_.empty() || rails_word() != 0) {
+    if (!ops_.empty() || peer_.rails_word() != 0) {
         enqueue(work, length, a, Step::wait);
         return kOk;
     }
@@ -151,7 +142,7 @@ Status RcQueuePair::post_send_impl(const SendWork& work) {
 }
 
 void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& attempt, Step step) {
-    known_ = {};
+    known_.forget();
     Op& op = ops_.push();
     op.work = work;
     op.length = length;
@@ -169,9 +160,8 @@ void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& att
         op.gather[0] = {nullptr, length, 0}; // issue() sets the address, since ops move
         op.work.gather_count = 1;
     }
-    if (step != Step::issued && (rails_word() & kRailRateMask) != 0) {
-        op.ready_at =
-            context_.pace(rail_, peer_rail_word_->load(std::memory_order_acquire), length);
+    if (step != Step::issued && (peer_.rails_word() & kRailRateMask) != 0) {
+        op.ready_at = context_.rails().pace(rail_, peer_.rail_word(), length, context_.clock());
     }
     context_.activate(this);
 }
@@ -193,8 +183,7 @@ void RcQueuePair::fail(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
 // -------------------------------------------------------------------------------------------------
 // Trying
 
-RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attempt& a,
-                                       WorkStatus& status) {
+Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status) {
     const bool scatters = work.opcode >= Opcode::read;
     if ((work.flags & kInline) == 0 &&
         !context_.regions().allows({work.gather, work.gather_count}, rail_,
@@ -204,7 +193,9 @@ RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attem
     }
     switch (work.opcode) {
     case Opcode::send:
-    case Opcode::send_imm: return send_message(work, length, a, status);
+    case Opcode::send_imm:
+        return peer_.reachable() ? messages_.send(work, length, attributes_.rnr_retry, a, status)
+                                 : stall(a, status);
     case Opcode::write:
     case Opcode::read: return transfer_data(work, length, a, status);
     case Opcode::write_imm: {
@@ -215,7 +206,9 @@ RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attem
             }
             a.data_done = true;
         }
-        return send_notice(work, length, a, status);
+        return peer_.reachable()
+                   ? messages_.send_notice(work, length, attributes_.rnr_retry, a, status)
+                   : stall(a, status);
     }
     case Opcode::compare_swap:
     case Opcode::fetch_add: return do_atomic(work, a, status);
@@ -225,8 +218,8 @@ RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attem
 }
 
 // No reply can come at present: waits until the retries are used up.
-RcQueuePair::Step RcQueuePair::stall(Attempt& a, WorkStatus& status) {
-    const bool gone = (peer_rail_word_->load(std::memory_order_acquire) & kRailClosed) != 0;
+Step RcQueuePair::stall(Attempt& a, WorkStatus& status) {
+    const bool gone = (peer_.rail_word() & kRailClosed) != 0;
     if (!gone) {
         if (attributes_.timeout == 0) {
             return Step::wait;
@@ -258,13 +251,12 @@ bool RcQueuePair::progress_sends() {
 
 // Returns true while the op has to wait because a rail is slowed.
 bool RcQueuePair::slowed(Op& op) {
-    const std::uint64_t word = rails_word();
+    const std::uint64_t word = peer_.rails_word();
     if ((word & kRailRateMask) == 0 || (word & kRailDown) != 0 || op.attempt.moved > 0) {
         return false;
     }
     if (op.ready_at == Nanoseconds{0}) {
-        op.ready_at =
-            context_.pace(rail_, peer_rail_word_->load(std::memory_order_acquire), op.length);
+        op.ready_at = context_.rails().pace(rail_, peer_.rail_word(), op.length, context_.clock());
     }
     return context_.now() < op.ready_at;
 }
@@ -298,8 +290,8 @@ bool RcQueuePair::retire() {
         Op& op = ops_.front();
         if (op.phase == Phase::issued) {
             bool over = false;
-            op.status = message_state(op.attempt.message, over);
-            if (!over && reachable()) {
+            op.status = messages_.state(op.attempt.message, over);
+            if (!over && peer_.reachable()) {
                 op.attempt.give_up = kNever;
                 return any;
             }
@@ -325,7 +317,7 @@ bool RcQueuePair::retire() {
 }
 
 void RcQueuePair::flush_sends() {
-    abandon_pieces();
+    pipeline_.abandon();
     next_ = 0;
     while (!ops_.empty()) {
         const Op& op = ops_.front();
@@ -338,9 +330,52 @@ void RcQueuePair::flush_sends() {
 }
 
 void RcQueuePair::drop_sends() {
-    abandon_pieces();
+    pipeline_.abandon();
     ops_.clear();
     next_ = 0;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Requests that the peer sent by a message
+
+void RcQueuePair::serve(const RecordView& record) {
+    BounceRequest request{};
+    std::byte* slot = nullptr;
+    if (record.payload_bytes == sizeof request) {
+        std::memcpy(&request, record.payload, sizeof request);
+        slot = find_slot(peer_.segment(), request);
+    }
+    if (slot == nullptr) {
+        ++context_.counters().dropped_garbage;
+        return;
+    }
+    auto* header = reinterpret_cast<BounceHeader*>(slot);
+    const BounceAnswer answer =
+        target_.serve(attributes_, request, slot + sizeof *header, header->result);
+    header->answer.store(request.tag << 8 | static_cast<std::uint64_t>(answer),
+                         std::memory_order_release);
+}
+
+Status RcQueuePair::serve_rma_impl(const SendWork& work) {
+    if (work.gather_count != 1 || work.gather[0].length == 0 || !usable_impl()) {
+        return Status::again(Reason::none);
+    }
+    BounceRequest request{};
+    request.remote_address = work.remote_address;
+    request.compare_add = work.compare_add;
+    request.swap = work.swap;
+    request.remote_key = work.remote_key;
+    request.length = static_cast<std::uint32_t>(work.gather[0].length);
+    request.opcode = static_cast<std::uint32_t>(work.opcode);
+    auto* data = static_cast<std::byte*>(work.gather[0].address);
+    std::uint64_t old = 0;
+    if (target_.serve(attributes_, request, data, old) != BounceAnswer::done) {
+        return Status::again(Reason::none);
+    }
+    if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
+        std::memcpy(data, &old, sizeof old);
+    }
+    return kOk;
 }
 
 } // namespace adaptib::shm

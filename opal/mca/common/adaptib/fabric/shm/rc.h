@@ -19,11 +19,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "fabric/shm/attempt.h"
+#include "fabric/shm/connected_peer.h"
+#include "fabric/shm/copy_pipeline.h"
+#include "fabric/shm/known_transfers.h"
 #include "fabric/shm/local_qp.h"
+#include "fabric/shm/message_sender.h"
 #include "fabric/shm/process.h"
+#include "fabric/shm/rma_target.h"
 
 namespace adaptib::shm {
 
@@ -33,26 +38,12 @@ public:
     ~RcQueuePair() override;
 
     PeerSegment* busy_peer() const override {
-        const bool busy = peer_entry_ != nullptr && !peer_->gone() &&
-                          peer_entry_->busy.load(std::memory_order_seq_cst) != 0;
-        return busy ? peer_.get() : nullptr;
+        const bool busy = peer_.attached() && !peer_.segment().gone() &&
+                          peer_.entry().busy.load(std::memory_order_seq_cst) != 0;
+        return busy ? &peer_.segment() : nullptr;
     }
 
 private:
-    static constexpr Nanoseconds kNever{-1};
-
-    // Progress of a request's execution.
-    struct Attempt {
-        Bytes moved = 0;           // bytes copied, sent, or handed to the pipeline
-        bool data_done = false;    // write with immediate: only the notice is left
-        std::uint64_t message = 0; // its number, which the target acknowledges; 0: not issued
-        // Time at which a missing reply becomes retry_exceeded.
-        Nanoseconds give_up{kNever};
-        Nanoseconds rnr_since{kNever};
-        std::uint32_t lock_waits = 0;
-        bool unpinned = false; // cross-memory attach failed at an address: the target copies
-    };
-    enum class Step : std::uint8_t { over, issued, wait };
     enum class Phase : std::uint8_t { waiting, issued, over };
     struct Op {
         SendWork work;
@@ -64,21 +55,6 @@ private:
         std::uint64_t release = 0;
         Nanoseconds ready_at{0}; // slowed rail: may start then; 0: not computed
         std::vector<std::byte> inline_data;
-    };
-    // Facts that serve_request() found in its last write, or read, of private memory, while no
-    // request waited.
-    struct alignas(kCacheLine) Known {
-        std::uint32_t local_key = 0;
-        std::uint32_t remote_key = 0;
-        std::uint64_t word = 0; // word of the target's entry, including the access right
-        RegionRange local;      // length 0: nothing is known
-        RegionRange remote;
-    };
-    static_assert(sizeof(Known) == kCacheLine);
-    struct Piece { // part of the op at next_, in the copy pipeline
-        std::uint32_t slot;
-        Bytes offset;
-        Bytes length;
     };
 
     // QueuePair
@@ -101,7 +77,7 @@ private:
     bool progress_sends() override;
     void flush_sends() override;
     void drop_sends() override;
-    std::uint32_t remote_number() const override { return remote_number_; }
+    std::uint32_t remote_number() const override { return peer_.number(); }
 
     // rc.cc: life of a request
     Status check(const SendWork& work, Bytes& length) const;
@@ -114,89 +90,30 @@ private:
     Step attempt(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step stall(Attempt& a, WorkStatus& status);
 
-    // rc_message.cc: requests that go through the target's queue
-    Step send_message(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
-    Step send_notice(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
-    Step wait_for_room(Push push, Attempt& a, WorkStatus& status);
-    bool receive_ready(Attempt& a, WorkStatus& status, Step& step);
-    WorkStatus message_state(std::uint64_t message, bool& over) const;
-
     // rc_memory.cc: requests that touch the target's memory
     Step transfer_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
+    bool lock_atomics(Attempt& a);
+    Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
+    Step handle_copy_error(CopyResult result, Attempt& a, WorkStatus& status, bool& bounce);
+    Step remote_error(WorkStatus which, WorkStatus& status);
     template <Opcode kOpcode> bool rma_now_known(const RmaWork& work);
     bool rma_now_any(const RmaWork& work);
     bool may_rma_now(const RmaWork& work) const;
     bool finds_target_of(const RmaWork& work);
     bool rma_now_shared(const RmaWork& work);
     bool rma_now_private(const RmaWork& work);
-    Known& known_of(Opcode opcode) { return known_[opcode == Opcode::read ? 1 : 0]; }
-    std::uint64_t atomic_shared(const SendWork& work);
-    CopyResult atomic_private(const SendWork& work, std::uint64_t& old);
-    CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);
-    void copy_shared(const SendWork& work, std::byte* remote, Bytes offset, Bytes part, Bytes tail);
-    Step handle_copy_error(CopyResult result, Attempt& a, WorkStatus& status, bool& bounce);
-    bool find_remote(std::uint64_t address, Bytes length, std::uint32_t key, std::uint32_t access);
-    bool try_lock_atomics();
-    bool lock_atomics(Attempt& a);
-    void unlock_atomics();
-    Step remote_error(WorkStatus which, WorkStatus& status);
-    std::byte* in_segment(std::uint64_t address) const {
-        return region_.mapped + (address - region_.base);
-    }
-
-    // pipeline.cc: requests where cross-memory attach is forbidden or cannot reach the memory;
-    // target side of the copy pipeline and of QueuePair::serve_rma
-    enum class Asked : std::uint8_t { yes, later, local_fault };
-    Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
-    bool reap(const SendWork& work, Attempt& a, WorkStatus& status);
-    Asked request_piece(const SendWork& work, Bytes length, Attempt& a);
-    bool fill_slot(const SendWork& work, Bytes length, const Attempt& a, std::byte* slot) const;
-    bool empty_slot(const SendWork& work, const Piece& piece, const Attempt& a) const;
-    void abandon_pieces();
-    BounceAnswer serve_request(const BounceRequest& request, std::byte* data, std::uint64_t& old);
-    BounceAnswer serve_checked(const BounceRequest& request, std::byte* data) const;
-    const RegionView* find_served(std::uint32_t key, std::uint64_t address, Bytes length,
-                                  std::uint32_t access) const;
-    BounceAnswer serve_atomic(const BounceRequest& request, bool shared, std::uint64_t& old);
-    bool atomic_checked(const BounceRequest& request, std::uint64_t& old) const;
-    std::uint32_t own_pid() const { return context_.segment().header()->pid; }
-
-    std::uint64_t rails_word() const {
-        return own_rail_word_.load(std::memory_order_acquire) |
-               peer_rail_word_->load(std::memory_order_acquire);
-    }
-    // Returns true if the target's entry is as this connection expects.
-    bool connected() const {
-        return (peer_entry_->word.load(std::memory_order_seq_cst) & ~kQpAccessMask) ==
-                   expected_word_ &&
-               peer_entry_->remote_cookie.load(std::memory_order_acquire) == own_cookie_;
-    }
-    bool reachable() const {
-        return (rails_word() & (kRailDown | kRailClosed)) == 0 && connected();
-    }
     void begin_touching() { entry_->busy.store(1, std::memory_order_seq_cst); }
     void end_touching() { entry_->busy.store(0, std::memory_order_release); }
 
-    // Constant while connected. usable() reads two cache lines of this object: this one and the
-    // first.
-    alignas(kCacheLine) QueuePairEntry* peer_entry_ = nullptr;
-    const std::atomic<std::uint64_t>& own_rail_word_;
-    std::atomic<std::uint64_t>* peer_rail_word_ = nullptr;
-    const RegionEntry* peer_regions_ = nullptr;
-    std::uint64_t expected_word_ = 0; // of the target's entry, from RTS on
-    std::uint64_t own_cookie_;
-    std::uint32_t peer_pid_ = 0;
-    std::uint32_t peer_rail_ = 0;
-    std::uint32_t remote_number_ = 0;
-    std::shared_ptr<PeerSegment> peer_;
-
-    std::array<Known, 2> known_; // of writes and of reads; for this connection
-    RegionView region_;          // the remote region used last
-    std::uint64_t messages_ = 0; // sent on this connection
+    // usable() reads two cache lines of this object: the first of the peer's and the first.
+    ConnectedPeer peer_;
+    KnownTransfers known_; // found while no request waited; for this connection
+    MessageSender messages_;
+    CopyPipeline pipeline_; // of the op at next_
+    RmaTarget target_;
     GrowingRing<Op> ops_;
     std::size_t next_ = 0; // the first op that is not issued
-    std::vector<Piece> pieces_;
 };
 
 } // namespace adaptib::shm

@@ -23,9 +23,9 @@ public:
         : context_(std::move(segment), *options.clock, options.rails, notices_) {
         poll_hint_ = &context_.poll_hint();
         if (forbidden) {
-            context_.forbid_single_copy(nullptr, "process_vm_readv is forbidden here");
+            context_.single_copy().forbid(nullptr, "process_vm_readv is forbidden here");
         } else if (options.single_copy == ShmOptions::SingleCopy::none) {
-            context_.choose_pipeline();
+            context_.single_copy().turn_off();
         } else {
             copy_costs_ = options.copy_costs;
             permission_.emplace(); // before a peer knows this process's address

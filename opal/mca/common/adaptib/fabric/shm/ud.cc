@@ -33,7 +33,7 @@ Status ShmAddressHandle::standing_impl(std::string& text) const {
 UdQueuePair::~UdQueuePair() { state_ = QpState::reset; }
 
 bool UdQueuePair::usable_impl() const {
-    return state_ == QpState::ready_to_send && context_.rail_word(rail_) == 0;
+    return state_ == QpState::ready_to_send && context_.rails().word(rail_) == 0;
 }
 
 Status UdQueuePair::post_send_impl(const SendWork& work) {
@@ -121,7 +121,7 @@ void UdQueuePair::enqueue(const SendWork& work, Bytes length, const ShmAddressHa
     }
     const std::uint64_t peer_word =
         handle.peer->header()->rail[handle.peer_rail].word.load(std::memory_order_acquire);
-    op.ready_at = context_.pace(rail_, peer_word, length);
+    op.ready_at = context_.rails().pace(rail_, peer_word, length, context_.clock());
     context_.activate(this);
 }
 

@@ -65,7 +65,7 @@ private:
 
     Sent send(const SendWork& work, Bytes length, PeerSegment& peer, std::uint32_t peer_rail);
     std::uint64_t rails_word(const PeerSegment& peer, std::uint32_t peer_rail) const {
-        return context_.rail_word(rail_) |
+        return context_.rails().word(rail_) |
                peer.header()->rail[peer_rail].word.load(std::memory_order_acquire);
     }
     void enqueue(const SendWork& work, Bytes length, const ShmAddressHandle& handle);

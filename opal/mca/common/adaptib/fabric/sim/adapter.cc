@@ -36,7 +36,7 @@ void Adapter::remove(SimQueuePair* qp, std::uint32_t number) {
 }
 
 Nanoseconds Adapter::use(std::uint32_t number) {
-    if (machine_.qp_cache == 0) {
+    if (machine_.adapter.qp_cache == 0) {
         return Nanoseconds{0};
     }
     const std::uint32_t index = number & (kSlots - 1);
@@ -45,11 +45,11 @@ Nanoseconds Adapter::use(std::uint32_t number) {
     }
     const bool hit = slots_[index].cached;
     leave_cache(index);
-    if (cached_ == machine_.qp_cache) {
+    if (cached_ == machine_.adapter.qp_cache) {
         leave_cache(oldest_);
     }
     enter_cache(index);
-    return hit ? Nanoseconds{0} : machine_.qp_miss;
+    return hit ? Nanoseconds{0} : machine_.adapter.qp_miss;
 }
 
 void Adapter::leave_cache(std::uint32_t index) {

@@ -17,10 +17,8 @@
 
 namespace adaptib::sim {
 
-struct MachineModel {
-    std::string_view name;
-
-    // The process's own time (its processor).
+// The process's own time (its processor).
+struct ProcessorCosts {
     Nanoseconds post{0};              // per work request posted
     Nanoseconds post_receive{0};      // per receive posted
     Nanoseconds poll_empty{0};        // per poll that finds nothing
@@ -33,9 +31,11 @@ struct MachineModel {
     // Per queue pair created. 0 in every model, because it would hide all other costs of
     // connecting; studies set it.
     Nanoseconds queue_pair{0};
+};
 
-    // The adapter. `doorbell` and `ack` times of several work requests overlap; `work_request` and
-    // `receive_work` times follow one another.
+// `doorbell` and `ack` times of several work requests overlap; `work_request` and `receive_work`
+// times follow one another.
+struct AdapterCosts {
     Nanoseconds doorbell{0};     // from the post until a send engine may take it
     Nanoseconds work_request{0}; // per work request, on the engine that sends it
     Nanoseconds receive_work{0}; // per message, at the target
@@ -43,37 +43,46 @@ struct MachineModel {
     std::uint32_t engines = 1; // send engines of a port; a queue pair is served by one at a time
     BytesPerSecond engine_rate{}; // of one engine; 0: the port's rate
     BytesPerSecond port_rate{};   // of a port, each direction
-    BytesPerSecond
-        bus_rate{}; // host bus, shared by all ports of an adapter, one direction; 0: none
+    // Host bus, shared by all ports of an adapter, one direction; 0: none.
+    BytesPerSecond bus_rate{};
     bool bus_half_duplex = false; // bus_rate is for both directions together (PCI-X)
     std::uint32_t qp_cache = 0;   // number of queue-pair contexts that the adapter caches; 0: all
     Nanoseconds qp_miss{0};       // to fetch a context that is not cached, to send or to receive
+};
 
-    // The wire.
+struct WireCosts {
     Nanoseconds cable{0};          // per cable
     Nanoseconds switch_latency{0}; // per switch
+};
 
-    // Limits of an adapter (RailInfo).
+// Limits of an adapter (RailInfo).
+struct AdapterLimits {
     Bytes mtu = 0; // payload of one datagram
     Bytes inline_bytes = 0;
     std::uint32_t max_gather = 1;
     std::uint32_t max_reads = 0;
     std::uint32_t max_send_depth = 0;
+};
 
-    // Dynamically connected transport (fabric/README.md).
+// Dynamically connected transport (fabric/README.md).
+struct DcCosts {
     // Extra time per message compared to RC: half at each end, one after another.
-    Nanoseconds dc_message{0};
-    Nanoseconds dc_connect{0}; // before the first message to another target, at both ends
+    Nanoseconds message{0};
+    Nanoseconds connect{0}; // before the first message to another target, at both ends
     // After the last acknowledgement of the previous target, at both ends.
-    Nanoseconds dc_disconnect{0};
-    Nanoseconds dc_nack_backoff{0};  // until a refused initiator tries again
-    std::uint32_t dc_responders = 0; // number of initiators that one target serves at the same time
+    Nanoseconds disconnect{0};
+    Nanoseconds nack_backoff{0};  // until a refused initiator tries again
+    std::uint32_t responders = 0; // number of initiators that one target serves at the same time
+};
 
-    // Automatic path migration.
+// Automatic path migration.
+struct PathMigrationCosts {
     Nanoseconds migrate{0};        // to switch to the alternate path: ARMED to MIGRATED
     Nanoseconds load_alternate{0}; // to load an alternate path: MIGRATED to ARMED
+};
 
-    // Capabilities of the adapter (Capability).
+// Capabilities of an adapter (Capability).
+struct AdapterOffers {
     bool rc = true;
     bool ud = true;
     bool dc = false; // needs srq
@@ -87,9 +96,21 @@ struct MachineModel {
     bool reliable_ud = true;
 };
 
+struct MachineModel {
+    std::string_view name;
+    ProcessorCosts processor;
+    AdapterCosts adapter;
+    WireCosts wire;
+    AdapterLimits limits;
+    DcCosts dc;
+    PathMigrationCosts path_migration;
+    AdapterOffers offers;
+};
+
 // The links that go with a model: all have the rate of its port.
 inline LinkModel links_of(const MachineModel& model) {
-    return {model.port_rate, model.port_rate, model.cable, model.switch_latency};
+    return {model.adapter.port_rate, model.adapter.port_rate, model.wire.cable,
+            model.wire.switch_latency};
 }
 
 std::span<const MachineModel> machines();

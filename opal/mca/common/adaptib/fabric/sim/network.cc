@@ -12,13 +12,14 @@ Network::Network(Simulator& simulator, const MachineModel& machine, Topology top
     : topology_(std::move(topology)), routes_(std::move(routes)),
       bus_out_(topology_.nodes.size(), kNoIndex), bus_in_(topology_.nodes.size(), kNoIndex),
       port_up_(topology_.ports.size(), 1), group_(topology_.hosts.size(), 0) {
-    if (machine.bus_rate.value != 0) {
+    if (machine.adapter.bus_rate.value != 0) {
         for (const Host& host : topology_.hosts) {
             for (const NodeIndex adapter : host.adapters) {
-                bus_out_[adapter] = add_inner_link(topology_, adapter, machine.bus_rate);
-                bus_in_[adapter] = machine.bus_half_duplex
-                                       ? bus_out_[adapter]
-                                       : add_inner_link(topology_, adapter, machine.bus_rate);
+                bus_out_[adapter] = add_inner_link(topology_, adapter, machine.adapter.bus_rate);
+                bus_in_[adapter] =
+                    machine.adapter.bus_half_duplex
+                        ? bus_out_[adapter]
+                        : add_inner_link(topology_, adapter, machine.adapter.bus_rate);
             }
         }
     }

@@ -67,15 +67,16 @@ std::size_t SimCompletionQueue::poll_impl(std::span<WorkCompletion> out) {
     while (count < out.size() && !entries_.empty()) {
         const Entry& entry = entries_.front();
         out[count++] = entry.completion;
-        process.charge(machine.poll_completion);
+        process.charge(machine.processor.poll_completion);
         if (entry.copied > 0) {
-            process.charge(machine.copy_start + wire_time(entry.copied, machine.copy_rate));
+            process.charge(machine.processor.copy_start +
+                           wire_time(entry.copied, machine.processor.copy_rate));
         }
         entries_.pop();
     }
     process.seen(count);
     if (count == 0) {
-        process.charge(machine.poll_empty);
+        process.charge(machine.processor.poll_empty);
     }
     return count;
 }
@@ -84,7 +85,7 @@ Status SimSharedReceiveQueue::post_impl(const ReceiveWork& work) {
     if (const Status status = receives_.post(work); !status.ok()) {
         return status;
     }
-    rail_.process().charge(rail_.world().machine().post_receive);
+    rail_.process().charge(rail_.world().machine().processor.post_receive);
     if (!waiting_.empty()) {
         SimQueuePair* first = waiting_.front();
         waiting_.erase(waiting_.begin());
@@ -265,7 +266,7 @@ Status SimQueuePair::post_receive_impl(const ReceiveWork& work) {
     }
     const Status status = receives_.post(work);
     if (status.ok()) {
-        process().charge(machine_.post_receive);
+        process().charge(machine_.processor.post_receive);
         on_receive_posted();
     }
     return status;
@@ -377,28 +378,29 @@ Nanoseconds SimQueuePair::post(const SendWork& work) {
             copied += published || (region != nullptr && region->allocated) ? entry.length : 0;
         }
     }
-    process().charge(machine_.post);
+    process().charge(machine_.processor.post);
     if (wants_completion(work.flags)) {
-        process().charge(machine_.signal);
+        process().charge(machine_.processor.signal);
     }
     if (copied > 0) {
-        process().charge(machine_.copy_start + wire_time(copied, machine_.copy_rate));
+        process().charge(machine_.processor.copy_start +
+                         wire_time(copied, machine_.processor.copy_rate));
     }
-    return process().now() + machine_.doorbell;
+    return process().now() + machine_.adapter.doorbell;
 }
 
 SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanoseconds ready,
                                                 std::uint32_t target) {
-    BytesPerSecond rate = path.rate.value != 0 ? path.rate : machine_.port_rate;
-    if (machine_.engine_rate.value != 0) {
-        rate = std::min(rate, machine_.engine_rate);
+    BytesPerSecond rate = path.rate.value != 0 ? path.rate : machine_.adapter.port_rate;
+    if (machine_.adapter.engine_rate.value != 0) {
+        rate = std::min(rate, machine_.adapter.engine_rate);
     }
     const Nanoseconds time = wire_time(bytes, rate);
     Wire& out = world_.wire_out(path.from);
     Wire& in = world_.wire_in(path.to);
     const Nanoseconds more = dc_work();
     const Nanoseconds work =
-        machine_.work_request + more + world_.adapter_of(rail_.port()).use(number_);
+        machine_.adapter.work_request + more + world_.adapter_of(rail_.port()).use(number_);
     Nanoseconds start{0};
     if (type() == QpType::dc_initiator) {
         const Nanoseconds begin = std::max({ready, engine_.inside_until, simulator_.now()});
@@ -412,7 +414,7 @@ SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanosec
         out.free_at = engine_.free_at = start + time;
     }
     in.free_at = std::max(start + path.latency, in.free_at) + time;
-    in.handled_at = std::max(in.free_at, in.handled_at) + machine_.receive_work + more +
+    in.handled_at = std::max(in.free_at, in.handled_at) + machine_.adapter.receive_work + more +
                     world_.adapter_of(path.to).use(target);
     return {start + time, in.handled_at};
 }

@@ -93,7 +93,7 @@ protected:
     // Extra time that each end needs for a message of this queue pair's transport.
     Nanoseconds dc_work() const {
         const bool dc = type() == QpType::dc_initiator || type() == QpType::dc_target;
-        return dc ? machine_.dc_message / 2 : Nanoseconds{0};
+        return dc ? machine_.dc.message / 2 : Nanoseconds{0};
     }
     // Sends a packet through the engine and both wires. Returns when it has left, and when the
     // other end has handled it. `target` is the queue pair's number there, whose context may have

@@ -122,26 +122,26 @@ SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex po
     const auto offer = [this](bool has, Capability c) {
         info_.capabilities |= has ? static_cast<std::uint32_t>(c) : 0u;
     };
-    offer(m.rc, Capability::rc);
-    offer(m.ud, Capability::ud);
-    offer(m.dc && m.srq, Capability::dc);
-    offer(m.srq, Capability::srq);
-    offer(m.read, Capability::rdma_read);
-    offer(m.rc, Capability::rdma_write);
-    offer(m.rc, Capability::write_imm);
-    offer(m.atomics, Capability::atomic64);
-    offer(m.migration, Capability::migration);
-    offer(m.reliable_ud, Capability::reliable_ud);
+    offer(m.offers.rc, Capability::rc);
+    offer(m.offers.ud, Capability::ud);
+    offer(m.offers.dc && m.offers.srq, Capability::dc);
+    offer(m.offers.srq, Capability::srq);
+    offer(m.offers.read, Capability::rdma_read);
+    offer(m.offers.rc, Capability::rdma_write);
+    offer(m.offers.rc, Capability::write_imm);
+    offer(m.offers.atomics, Capability::atomic64);
+    offer(m.offers.migration, Capability::migration);
+    offer(m.offers.reliable_ud, Capability::reliable_ud);
     info_.rate = world.topology().links[at.link].rate;
     info_.paths = 1u << world.topology().lmc;
-    info_.datagram_bytes = m.mtu;
+    info_.datagram_bytes = m.limits.mtu;
     info_.max_message_bytes = kMaxMessage;
-    info_.inline_bytes = m.inline_bytes;
-    info_.target_change = m.dc_connect + m.dc_disconnect;
-    info_.max_gather = std::min(m.max_gather, kMaxGather); // a queue here keeps no more
-    info_.max_send_depth = m.max_send_depth;
+    info_.inline_bytes = m.limits.inline_bytes;
+    info_.target_change = m.dc.connect + m.dc.disconnect;
+    info_.max_gather = std::min(m.limits.max_gather, kMaxGather); // a queue here keeps no more
+    info_.max_send_depth = m.limits.max_send_depth;
     info_.max_cq_depth = kMaxCqDepth;
-    info_.max_reads = m.max_reads;
+    info_.max_reads = m.limits.max_reads;
 }
 
 PortState SimRail::state_impl() const {
@@ -242,7 +242,7 @@ Status SimRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& o
     }
     const Status status = qp->enter();
     if (status.ok()) {
-        process_.charge(world_.machine().queue_pair);
+        process_.charge(world_.machine().processor.queue_pair);
         out = std::move(qp);
     }
     return status;
@@ -270,7 +270,8 @@ Status SimRail::register_impl(void* address, Bytes length, std::uint32_t access,
     const Status status = regions_.add(base, length, access, false, key);
     if (status.ok()) {
         const auto pages = static_cast<std::int64_t>((length + kPage - 1) / kPage);
-        process_.charge(world_.machine().registration + world_.machine().registration_page * pages);
+        process_.charge(world_.machine().processor.registration +
+                        world_.machine().processor.registration_page * pages);
         out = std::make_unique<SimMemoryRegion>(regions_, address, length, key, nullptr);
     }
     return status;

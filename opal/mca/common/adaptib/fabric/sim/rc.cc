@@ -8,7 +8,7 @@
 namespace adaptib::sim {
 
 RcQueuePair::RcQueuePair(SimRail& rail, const QpInit& init)
-    : SimQueuePair(rail, init), requests_(init.send_depth) {}
+    : ServingQueuePair(rail, init), requests_(init.send_depth) {}
 
 RcQueuePair::~RcQueuePair() {
     disconnect();
@@ -109,13 +109,6 @@ void RcQueuePair::finish_first(WorkStatus status) {
     const std::uint64_t wr_id = request.work.wr_id;
     const Opcode opcode = request.work.opcode;
     const bool told = status != WorkStatus::success || wants_completion(request.work.flags);
-    if (sent_ > 0) {
-        reads_out_ -= request.returns_data() ? 1 : 0;
-        --sent_;
-    }
-    arrived_ -= arrived_ > 0 ? 1 : 0;
-    telling_ -= telling_ > 0 ? 1 : 0;
-    responding_ -= responding_ > 0 ? 1 : 0;
     requests_.pop();
     if (told) {
         complete_send(wr_id, opcode, status);
@@ -145,20 +138,10 @@ void RcQueuePair::plan_settling() {
     if (settles_.scheduled()) {
         return;
     }
-    while (telling_ < requests_.size() && !tells(requests_[telling_])) {
-        ++telling_;
-    }
-    if (telling_ >= arrived_) {
-        return;
-    }
     Nanoseconds when{0};
-    for (std::size_t i = 0; i <= telling_; ++i) {
-        if (!requests_[i].known) {
-            return;
-        }
-        when = std::max(when, requests_[i].answered);
+    if (requests_.next_to_tell([this](const Request& request) { return tells(request); }, when)) {
+        simulator_.schedule(settles_, when);
     }
-    simulator_.schedule(settles_, when);
 }
 
 void RcQueuePair::fail(WorkStatus status) {
@@ -196,9 +179,6 @@ void RcQueuePair::flush_sends() {
 
 void RcQueuePair::forget_sends() {
     requests_.clear();
-    arrived_ = sent_ = telling_ = responding_ = 0;
-    reads_out_ = 0;
-    last_arrival_ = Nanoseconds{0};
     halted_ = false;
     tries_ = rnr_tries_ = 0;
     path_ = nullptr;

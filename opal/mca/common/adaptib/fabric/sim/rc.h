@@ -4,14 +4,11 @@
 // Purpose: requests go out in order and are answered in order. One file per event:
 //     rc.cc          posting, states, completions
 //     rc_send.cc     requests leave: packets at once, long ones as flows; answers; retries
-//     rc_target.cc   a request arrives: rights, receives, memory
+//     rc_target.cc   a request arrives; serving_qp.h: rights, receives, memory
 //     rc_migration.cc  automatic path migration;  rc_dc.cc  the connection of a DC initiator
 //
-// A request is queued, on the wire, arrived or answered; requests_ holds them in posting order:
-//
-//     [0 .. arrived_)        arrived at the target; answered where `known` is set
-//     [arrived_ .. sent_)    on the wire, in order of `arrives`
-//     [sent_ ..)             queued; the first of them may be on its way out as a flow (leaving_)
+// A request is queued, on the wire, arrived or answered (requests.h). The first queued one may be
+// on its way out as a flow (leaving_).
 //
 // A request without an answer (path down, no target, no receive) is taken back with all after it
 // and sent again later; a request that had arrived but whose answer was lost is not carried out
@@ -22,17 +19,17 @@
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
-#include "base/growing_ring.h"
+#include "fabric/sim/dc_link.h"
 #include "fabric/sim/flows.h"
-#include "fabric/sim/qp.h"
+#include "fabric/sim/requests.h"
+#include "fabric/sim/serving_qp.h"
 
 namespace adaptib::sim {
 
-class RcQueuePair final : public SimQueuePair {
+class RcQueuePair final : public ServingQueuePair {
 public:
     RcQueuePair(SimRail& rail, const QpInit& init);
     ~RcQueuePair() override;
@@ -40,27 +37,6 @@ public:
     void path_changed() override;
 
 private:
-    struct Request {
-        SendWork work; // its gather list is the next member
-        std::array<Gather, kMaxGather> gather{};
-        std::vector<std::byte> inlined;
-        Bytes length = 0;
-        std::uint64_t old_value = 0; // atomics
-        Nanoseconds ready{0};        // when the adapter sees the request
-        Nanoseconds arrives{0};
-        Nanoseconds answered{0}; // when the answer arrives
-        bool known = false;      // `answered` is set
-        bool carried_out = false;
-        WorkStatus status = WorkStatus::success;
-
-        std::span<const Gather> list() const { return {gather.data(), work.gather_count}; }
-        bool returns_data() const {
-            return work.opcode == Opcode::read || work.opcode == Opcode::compare_swap ||
-                   work.opcode == Opcode::fetch_add;
-        }
-        // Bytes that leave with the request.
-        Bytes outwards() const { return returns_data() ? 0 : length; }
-    };
     // A flow of this queue pair.
     class Stream final : public Flow {
     public:
@@ -91,7 +67,6 @@ private:
 
     // rc_send.cc
     void pump();
-    bool may_leave(const Request& request) const;
     bool local_access(const Request& request);
     void use_path(Path& path);
     static void list_links(const Engine& engine, const Path& path, std::vector<LinkIndex>& out);
@@ -115,20 +90,14 @@ private:
     Nanoseconds timeout() const;
 
     // rc_target.cc
-    enum class Outcome : std::uint8_t { done, nobody, no_receive, busy, refused };
     RcQueuePair* target() const;
-    std::uint32_t remote() const { return is_initiator() ? dc_remote_ : attributes_.remote_qp; }
+    std::uint32_t remote() const { return is_initiator() ? dc_.remote() : attributes_.remote_qp; }
     // Port that packets leave from and arrive at; after a migration it may differ from the rail's.
     PortIndex port() const { return path_ == nullptr ? rail_.port() : path_->from; }
     void let_requester_go();
     Path* way_back(const RcQueuePair& at) const;
     std::span<const LinkIndex> links_back(const RcQueuePair& at);
     Outcome carry_out(RcQueuePair& at, Request& request, WorkStatus& refusal);
-    Outcome carry_out_send(RcQueuePair& at, Request& request, WorkStatus& refusal);
-    Outcome carry_out_write(RcQueuePair& at, Request& request, WorkStatus& refusal);
-    Outcome carry_out_read(RcQueuePair& at, Request& request, WorkStatus& refusal);
-    Outcome carry_out_atomic(RcQueuePair& at, Request& request, WorkStatus& refusal);
-    Outcome refuse(RcQueuePair& at, WorkStatus status, WorkStatus& refusal);
     void on_receive_posted() override;
 
     // rc_migration.cc
@@ -139,21 +108,15 @@ private:
     void tell_migrated();
 
     // rc_dc.cc
+    static DcLink* link_of(RcQueuePair* at) { return at == nullptr ? nullptr : &at->dc_; }
     bool is_heard(const Request& request);
     bool retarget(Request& request);
     Nanoseconds occupy(const Path& path, Nanoseconds begin, Nanoseconds cost);
-    bool is_remembered() const;
-    bool get_served(RcQueuePair& at);
     void let_others_be_served();
     void disconnect();
     bool is_initiator() const { return type() == QpType::dc_initiator; }
 
-    GrowingRing<Request> requests_;
-    std::size_t arrived_ = 0;
-    std::size_t sent_ = 0;
-    std::size_t telling_ = 0;     // the first request that tells() is this one or a later one
-    std::uint32_t reads_out_ = 0; // of [0, sent_), those that return data
-    Nanoseconds last_arrival_{0};
+    RequestList requests_;
     bool leaving_ = false;
     bool halted_ = false; // a request was refused or cannot be sent: nothing follows it
     Pause pause_ = Pause::none;
@@ -170,25 +133,13 @@ private:
     MemberEvent<RcQueuePair, &RcQueuePair::resume> resumes_{*this};
     Stream flow_{*this, &RcQueuePair::flow_through};
     Stream response_{*this, &RcQueuePair::response_through};
-    std::size_t responding_ = 0; // the request that response_ answers
 
     // Migration.
     Path* alternate_ = nullptr;
     MemberEvent<RcQueuePair, &RcQueuePair::try_to_arm> arms_{*this};
     MemberEvent<RcQueuePair, &RcQueuePair::tell_migrated> migrated_{*this};
 
-    // DC. An initiator: the target that it is connected to (path_ leads there), and whether the
-    // target serves it now. A target: the number of initiators that it serves.
-    std::uint32_t dc_remote_ = 0; // 0: none
-    bool dc_served_ = false;
-    bool dc_connecting_ = false;
-    // A target: number of its last change to another initiator. An initiator: that number when it
-    // was served; while both are equal, the target has served no other initiator since.
-    std::uint64_t dc_turn_ = 0;
-    std::uint32_t initiators_ = 0;
-    // A target: number of its resets and errors; each makes it forget the initiators that it
-    // served. An initiator: that number when it was served.
-    std::uint32_t dc_life_ = 0;
+    DcLink dc_; // path_ leads to an initiator's target
 };
 
 } // namespace adaptib::sim

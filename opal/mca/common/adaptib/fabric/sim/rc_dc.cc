@@ -21,22 +21,21 @@ bool RcQueuePair::is_heard(const Request& request) {
 // meanwhile.
 bool RcQueuePair::retarget(Request& request) {
     Path& path = static_cast<const SimAddressHandle*>(request.work.address_handle)->path();
-    const bool same = dc_remote_ == request.work.remote_qp && path_ == &path;
-    if (same && (dc_served_ || dc_connecting_ || is_remembered())) {
+    const bool same = dc_.remote() == request.work.remote_qp && path_ == &path;
+    if (same && (dc_.served() || dc_.connecting() || dc_.is_remembered(link_of(target())))) {
         return true;
     }
-    if (sent_ > 0) {
+    if (requests_.sent() > 0) {
         return false; // settle() pumps again
     }
     Nanoseconds begin = std::max(simulator_.now(), engine_.inside_until);
-    if (dc_remote_ != 0) {
-        begin = occupy(*path_, begin, machine_.dc_disconnect);
+    if (dc_.remote() != 0) {
+        begin = occupy(*path_, begin, machine_.dc.disconnect);
     }
     disconnect();
-    dc_remote_ = request.work.remote_qp;
-    dc_connecting_ = true;
+    dc_.connect(request.work.remote_qp);
     use_path(path);
-    wait(Pause::target_busy, occupy(path, begin, machine_.dc_connect));
+    wait(Pause::target_busy, occupy(path, begin, machine_.dc.connect));
     return false;
 }
 
@@ -49,49 +48,19 @@ Nanoseconds RcQueuePair::occupy(const Path& path, Nanoseconds begin, Nanoseconds
     return begin + cost;
 }
 
-// True if the target has served this initiator before, and no other one since.
-bool RcQueuePair::is_remembered() const {
-    const RcQueuePair* at = target();
-    return at != nullptr && dc_turn_ != 0 && at->dc_turn_ == dc_turn_;
-}
-
-// Returns false if the target serves as many initiators as it can.
-bool RcQueuePair::get_served(RcQueuePair& at) {
-    if (dc_served_ && dc_life_ == at.dc_life_) {
-        return true;
-    }
-    if (at.initiators_ >= std::max(machine_.dc_responders, 1u)) {
-        return false;
-    }
-    ++at.initiators_;
-    dc_served_ = true;
-    dc_life_ = at.dc_life_;
-    if (dc_connecting_ || at.dc_turn_ != dc_turn_) {
-        dc_turn_ = ++at.dc_turn_;
-    }
-    dc_connecting_ = false;
-    return true;
-}
-
 // Lets the target serve others, as this initiator has nothing more to send; it stays connected
 // until the target does.
 void RcQueuePair::let_others_be_served() {
-    RcQueuePair* at = dc_served_ ? target() : nullptr;
-    if (at != nullptr && at->dc_life_ == dc_life_ && at->initiators_ > 0) {
-        --at->initiators_;
-    }
-    dc_served_ = false;
+    dc_.let_others_be_served(dc_.served() ? link_of(target()) : nullptr);
 }
 
 void RcQueuePair::disconnect() {
     if (type() == QpType::dc_target) {
-        initiators_ = 0;
-        ++dc_life_;
+        dc_.forget_initiators();
+        return;
     }
     let_others_be_served();
-    dc_remote_ = 0;
-    dc_turn_ = type() == QpType::dc_target ? dc_turn_ : 0;
-    dc_connecting_ = false;
+    dc_.forget_target();
 }
 
 } // namespace adaptib::sim

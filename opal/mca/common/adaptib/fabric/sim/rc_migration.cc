@@ -35,8 +35,9 @@ Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mas
     }
     if (asks && attributes.migration == MigrationState::rearm) {
         attributes_.migration = MigrationState::rearm;
-        simulator_.schedule(arms_, world_.adapter_of(rail_.port())
-                                       .migration_done(simulator_.now(), machine_.load_alternate));
+        simulator_.schedule(
+            arms_, world_.adapter_of(rail_.port())
+                       .migration_done(simulator_.now(), machine_.path_migration.load_alternate));
     } else if (asks) {
         migrate();
     }
@@ -71,8 +72,8 @@ void RcQueuePair::take_alternate() {
     attributes_.path = attributes_.alternate_path;
     attributes_.migration = MigrationState::migrated;
     alternate_ = nullptr;
-    const Nanoseconds done =
-        world_.adapter_of(rail_.port()).migration_done(simulator_.now(), machine_.migrate);
+    const Nanoseconds done = world_.adapter_of(rail_.port())
+                                 .migration_done(simulator_.now(), machine_.path_migration.migrate);
     wait(Pause::target_busy, done);
     simulator_.schedule(migrated_, done);
 }

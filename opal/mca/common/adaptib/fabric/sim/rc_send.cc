@@ -19,9 +19,10 @@ constexpr std::uint8_t kUsualTimeout = 14; // interval of retries that never end
 
 void RcQueuePair::pump() {
     while (state_ == QpState::ready_to_send && !process().dead() && !halted_ && !leaving_ &&
-           pause_ == Pause::none && sent_ < requests_.size()) {
-        Request& request = requests_[sent_];
-        if (!may_leave(request) || (is_initiator() && (!is_heard(request) || !retarget(request)))) {
+           pause_ == Pause::none && requests_.sent() < requests_.size()) {
+        Request& request = requests_[requests_.sent()];
+        if (!requests_.may_leave(request, attributes_.max_reads) ||
+            (is_initiator() && (!is_heard(request) || !retarget(request)))) {
             return;
         }
         if (!local_access(request)) {
@@ -34,11 +35,6 @@ void RcQueuePair::pump() {
     }
 }
 
-bool RcQueuePair::may_leave(const Request& request) const {
-    return !((request.work.flags & kFence) != 0 && reads_out_ > 0) &&
-           !(request.returns_data() && reads_out_ >= attributes_.max_reads);
-}
-
 bool RcQueuePair::local_access(const Request& request) {
     Bytes allocated = 0;
     return (request.work.flags & kInline) != 0 ||
@@ -48,13 +44,13 @@ bool RcQueuePair::local_access(const Request& request) {
 }
 
 void RcQueuePair::launch(Request& request) {
-    if (request.outwards() <= machine_.mtu) {
+    if (request.outwards() <= machine_.limits.mtu) {
         add_to_wire(request,
                     send_packet(*path_, request.outwards(), request.ready, remote()).arrives);
         return;
     }
     const Nanoseconds start = std::max({request.ready, engine_.free_at, simulator_.now()}) +
-                              machine_.work_request + dc_work() +
+                              machine_.adapter.work_request + dc_work() +
                               world_.adapter_of(rail_.port()).use(number_);
     engine_.free_at = start;
     leaving_ = true;
@@ -66,24 +62,23 @@ void RcQueuePair::begin_flow() {
         no_answer();
         return;
     }
-    world_.network().flows().start(flow_, links_, requests_[sent_].outwards(),
-                                   links_.empty() ? machine_.port_rate : BytesPerSecond{});
+    world_.network().flows().start(flow_, links_, requests_[requests_.sent()].outwards(),
+                                   links_.empty() ? machine_.adapter.port_rate : BytesPerSecond{});
 }
 
 void RcQueuePair::flow_through() {
     leaving_ = false;
     Wire& in = world_.wire_in(path_->to);
     in.handled_at = std::max(simulator_.now() + path_->latency, in.handled_at) +
-                    machine_.receive_work + dc_work() + world_.adapter_of(path_->to).use(remote());
-    add_to_wire(requests_[sent_], in.handled_at);
+                    machine_.adapter.receive_work + dc_work() +
+                    world_.adapter_of(path_->to).use(remote());
+    add_to_wire(requests_[requests_.sent()], in.handled_at);
     pump();
 }
 
 void RcQueuePair::add_to_wire(Request& request, Nanoseconds arrives) {
-    request.arrives = last_arrival_ = std::max(arrives, last_arrival_);
-    reads_out_ += request.returns_data() ? 1 : 0;
-    ++sent_;
-    if (sent_ - arrived_ == 1) {
+    requests_.put_on_wire(request, arrives);
+    if (requests_.sent() - requests_.arrived() == 1) {
         simulator_.schedule(arrives_, request.arrives);
     }
 }
@@ -92,13 +87,14 @@ void RcQueuePair::add_to_wire(Request& request, Nanoseconds arrives) {
 // Arriving
 
 void RcQueuePair::arrivals() {
-    while (arrived_ < sent_ && requests_[arrived_].arrives <= simulator_.now()) {
-        if (!arrival(requests_[arrived_])) {
+    while (requests_.arrived() < requests_.sent() &&
+           requests_[requests_.arrived()].arrives <= simulator_.now()) {
+        if (!arrival(requests_[requests_.arrived()])) {
             return;
         }
     }
-    if (arrived_ < sent_) {
-        simulator_.schedule(arrives_, requests_[arrived_].arrives);
+    if (requests_.arrived() < requests_.sent()) {
+        simulator_.schedule(arrives_, requests_[requests_.arrived()].arrives);
     }
 }
 
@@ -130,8 +126,8 @@ bool RcQueuePair::arrival(Request& request) {
         case Outcome::nobody: no_answer(); return false;
         case Outcome::no_receive: no_receive(*at, request); return false;
         case Outcome::busy:
-            take_back(arrived_);
-            wait(Pause::target_busy, simulator_.now() + back->latency + machine_.dc_nack_backoff);
+            take_back(requests_.arrived());
+            wait(Pause::target_busy, simulator_.now() + back->latency + machine_.dc.nack_backoff);
             return false;
         case Outcome::refused: reject(request, refusal, back->latency); return false;
         }
@@ -141,10 +137,10 @@ bool RcQueuePair::arrival(Request& request) {
         return false;
     }
     tries_ = rnr_tries_ = 0;
-    ++arrived_;
+    requests_.arrive();
     if (!request.returns_data()) {
-        answer(request, WorkStatus::success, machine_.ack + back->latency);
-    } else if (request.length <= machine_.mtu) {
+        answer(request, WorkStatus::success, machine_.adapter.ack + back->latency);
+    } else if (request.length <= machine_.limits.mtu) {
         const Passage passage = at->send_packet(*back, request.length, simulator_.now(), number_);
         answer(request, WorkStatus::success, passage.arrives - simulator_.now());
     } else {
@@ -162,10 +158,10 @@ void RcQueuePair::answer(Request& request, WorkStatus status, Nanoseconds after)
 
 // Ends with this request: the target refuses it, or it cannot be sent. No request follows it.
 void RcQueuePair::reject(Request& request, WorkStatus status, Nanoseconds after) {
-    take_back(arrived_ + 1);
-    ++arrived_;
+    take_back(requests_.arrived() + 1);
+    requests_.arrive();
+    requests_.tell_last();
     halted_ = true;
-    telling_ = std::min(telling_, arrived_ - 1);
     answer(request, status, after);
 }
 
@@ -174,7 +170,7 @@ void RcQueuePair::respond() {
     if (response_.active()) {
         return;
     }
-    for (std::size_t i = 0; i < arrived_; ++i) {
+    for (std::size_t i = 0; i < requests_.arrived(); ++i) {
         Request& request = requests_[i];
         if (request.known || !request.returns_data()) {
             continue;
@@ -184,17 +180,18 @@ void RcQueuePair::respond() {
             no_answer();
             return;
         }
-        responding_ = i;
+        requests_.respond_to(i);
         const std::span<const LinkIndex> links = links_back(*at);
         world_.network().flows().start(response_, links, request.length,
-                                       links.empty() ? machine_.port_rate : BytesPerSecond{});
+                                       links.empty() ? machine_.adapter.port_rate
+                                                     : BytesPerSecond{});
         return;
     }
 }
 
 void RcQueuePair::response_through() {
-    Request& request = requests_[responding_];
-    answer(request, WorkStatus::success, path_->latency + machine_.receive_work);
+    Request& request = requests_[requests_.responding()];
+    answer(request, WorkStatus::success, path_->latency + machine_.adapter.receive_work);
     respond();
 }
 
@@ -208,24 +205,21 @@ void RcQueuePair::take_back(std::size_t first) {
     if (flow_.active()) {
         world_.network().flows().stop(flow_);
     }
-    if (response_.active() && responding_ >= first) {
+    if (response_.active() && requests_.responding() >= first) {
         world_.network().flows().stop(response_);
     }
     leaving_ = false;
-    if (first < arrived_) {
+    if (first < requests_.arrived()) {
         simulator_.cancel(settles_);
     }
-    for (std::size_t i = first; i < sent_; ++i) {
-        requests_[i].known = false;
-        reads_out_ -= requests_[i].returns_data() ? 1 : 0;
-    }
-    sent_ = std::min(sent_, first);
-    arrived_ = std::min(arrived_, first);
+    requests_.take_back(first);
     plan_settling();
 }
 
 // Takes back all unanswered requests: also those whose responses are under way.
-void RcQueuePair::take_back_unanswered() { take_back(response_.active() ? responding_ : arrived_); }
+void RcQueuePair::take_back_unanswered() {
+    take_back(response_.active() ? requests_.responding() : requests_.arrived());
+}
 
 void RcQueuePair::no_answer() {
     if (attributes_.migration == MigrationState::armed) {
@@ -243,7 +237,7 @@ void RcQueuePair::no_receive(RcQueuePair& at, Request& request) {
         reject(request, WorkStatus::rnr_retry_exceeded, back->latency);
         return;
     }
-    take_back(arrived_);
+    take_back(requests_.arrived());
     ++rnr_tries_;
     rnr_until_ = simulator_.now() + back->latency + rnr_time(at.attributes_.rnr_timer);
     if (attributes_.rnr_retry == kForEver && !is_initiator()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC: carries out a request at its target (fabric/sim/rc.h).
+// RC: the target of a request, and the way back from it (fabric/sim/rc.h).
 #include <algorithm>
-#include <cstring>
 
 #include "fabric/sim/rc.h"
 
@@ -68,113 +67,11 @@ RcQueuePair::Outcome RcQueuePair::carry_out(RcQueuePair& at, Request& request,
         if (request.work.remote_access_key != at.attributes_.access_key) {
             return Outcome::nobody;
         }
-        if (!get_served(at)) {
+        if (!dc_.get_served(at.dc_, machine_.dc.responders)) {
             return Outcome::busy;
         }
     }
-    switch (request.work.opcode) {
-    case Opcode::send:
-    case Opcode::send_imm: return carry_out_send(at, request, refusal);
-    case Opcode::write:
-    case Opcode::write_imm: return carry_out_write(at, request, refusal);
-    case Opcode::read: return carry_out_read(at, request, refusal);
-    case Opcode::compare_swap:
-    case Opcode::fetch_add: return carry_out_atomic(at, request, refusal);
-    }
-    return Outcome::nobody;
-}
-
-RcQueuePair::Outcome RcQueuePair::refuse(RcQueuePair& at, WorkStatus status, WorkStatus& refusal) {
-    refusal = status;
-    at.fatal();
-    return Outcome::refused;
-}
-
-RcQueuePair::Outcome RcQueuePair::carry_out_send(RcQueuePair& at, Request& request,
-                                                 WorkStatus& refusal) {
-    Message message;
-    message.source = request.list();
-    message.length = request.length;
-    message.immediate = request.work.opcode == Opcode::send_imm;
-    message.value = request.work.immediate;
-    switch (at.take(message)) {
-    case Answer::taken: return Outcome::done;
-    case Answer::no_receive: return Outcome::no_receive;
-    case Answer::too_long:
-        refusal = WorkStatus::remote_invalid_request;
-        at.refuse_receive(WorkStatus::local_length_error);
-        return Outcome::refused;
-    case Answer::no_access:
-        refusal = WorkStatus::remote_operation_error;
-        at.refuse_receive(WorkStatus::local_protection_error);
-        return Outcome::refused;
-    }
-    return Outcome::nobody;
-}
-
-RcQueuePair::Outcome RcQueuePair::carry_out_write(RcQueuePair& at, Request& request,
-                                                  WorkStatus& refusal) {
-    const SendWork& work = request.work;
-    if (request.length > 0 && ((at.attributes_.access & kRemoteWrite) == 0 ||
-                               at.rail_.regions().find(work.remote_key, work.remote_address,
-                                                       request.length, kRemoteWrite) == nullptr)) {
-        return refuse(at, WorkStatus::remote_access_error, refusal);
-    }
-    if (work.opcode == Opcode::write_imm && at.next_receive() == nullptr) {
-        return Outcome::no_receive;
-    }
-    if (request.length > 0) {
-        const Gather whole{reinterpret_cast<void*>(work.remote_address), request.length, 0};
-        copy_gather(request.list(), {&whole, 1});
-    }
-    if (work.opcode == Opcode::write_imm) {
-        static_cast<void>(at.take_notice(request.length, work.immediate));
-    }
-    if ((work.flags & kPublish) != 0) { // the process polls there
-        at.process().owe(machine_.copy_start + wire_time(request.length, machine_.copy_rate));
-        at.process().wake();
-    }
-    return Outcome::done;
-}
-
-RcQueuePair::Outcome RcQueuePair::carry_out_read(RcQueuePair& at, Request& request,
-                                                 WorkStatus& refusal) {
-    const SendWork& work = request.work;
-    if (at.attributes_.max_target_reads == 0) {
-        return refuse(at, WorkStatus::remote_invalid_request, refusal);
-    }
-    if (request.length == 0) {
-        return Outcome::done;
-    }
-    if ((at.attributes_.access & kRemoteRead) == 0 ||
-        at.rail_.regions().find(work.remote_key, work.remote_address, request.length,
-                                kRemoteRead) == nullptr) {
-        return refuse(at, WorkStatus::remote_access_error, refusal);
-    }
-    const Gather whole{reinterpret_cast<void*>(work.remote_address), request.length, 0};
-    copy_gather({&whole, 1}, request.list());
-    return Outcome::done;
-}
-
-RcQueuePair::Outcome RcQueuePair::carry_out_atomic(RcQueuePair& at, Request& request,
-                                                   WorkStatus& refusal) {
-    const SendWork& work = request.work;
-    if (at.attributes_.max_target_reads == 0 || work.remote_address % sizeof(std::uint64_t) != 0) {
-        return refuse(at, WorkStatus::remote_invalid_request, refusal);
-    }
-    if ((at.attributes_.access & kRemoteAtomic) == 0 ||
-        at.rail_.regions().find(work.remote_key, work.remote_address, sizeof(std::uint64_t),
-                                kRemoteAtomic) == nullptr) {
-        return refuse(at, WorkStatus::remote_access_error, refusal);
-    }
-    auto* word = reinterpret_cast<std::uint64_t*>(work.remote_address);
-    request.old_value = *word;
-    if (work.opcode == Opcode::fetch_add) {
-        *word += work.compare_add;
-    } else if (*word == work.compare_add) {
-        *word = work.swap;
-    }
-    return Outcome::done;
+    return at.serve(request, refusal);
 }
 
 } // namespace adaptib::sim

@@ -45,7 +45,7 @@ Status UdQueuePair::post_send_impl(const SendWork& work) {
         return Status::again(Reason::queue_full);
     }
     Path& path = static_cast<const SimAddressHandle*>(work.address_handle)->path();
-    if (machine_.reliable_ud) {
+    if (machine_.offers.reliable_ud) {
         auto* target = static_cast<UdQueuePair*>(world_.adapter_of(path.to).find(work.remote_qp));
         if (target != nullptr && target->type() == QpType::ud && target->inbound_ >= kMostInbound) {
             auto& blocked = target->blocked_;
@@ -80,7 +80,7 @@ Nanoseconds UdQueuePair::transmit(const SendWork& work, Bytes length, Path& path
     }
     const WorldOptions& odds = world_.options();
     const auto happens = [&](double odd) {
-        return !machine_.reliable_ud && odd > 0 && world_.random().unit() < odd;
+        return !machine_.offers.reliable_ud && odd > 0 && world_.random().unit() < odd;
     };
     if (happens(odds.datagram_loss)) {
         return passage.left;
@@ -154,7 +154,7 @@ void UdQueuePair::arrive(Datagram* datagram) {
     }
     if (queued_.empty() && deliver(datagram)) {
         left(1);
-    } else if (machine_.reliable_ud) {
+    } else if (machine_.offers.reliable_ud) {
         queued_.push_back(datagram);
         wait_for_receive();
     } else {

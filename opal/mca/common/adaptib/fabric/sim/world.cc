@@ -18,9 +18,9 @@ namespace {
 // Makes each engine with a rate of its own a link, which its flows share.
 void add_engines(Topology& topology, const MachineModel& machine, std::uint32_t per_port,
                  std::vector<Engine>& engines) {
-    for (std::size_t i = 0; machine.engine_rate.value != 0 && i < engines.size(); ++i) {
-        engines[i].link =
-            add_inner_link(topology, topology.ports[i / per_port].adapter, machine.engine_rate);
+    for (std::size_t i = 0; machine.adapter.engine_rate.value != 0 && i < engines.size(); ++i) {
+        engines[i].link = add_inner_link(topology, topology.ports[i / per_port].adapter,
+                                         machine.adapter.engine_rate);
     }
 }
 
@@ -28,7 +28,7 @@ void add_engines(Topology& topology, const MachineModel& machine, std::uint32_t 
 
 World::World(WorldOptions options)
     : options_(std::move(options)), random_(options_.seed),
-      engines_per_port_(std::max(options_.machine.engines, 1u)),
+      engines_per_port_(std::max(options_.machine.adapter.engines, 1u)),
       engines_(options_.topology.ports.size() * engines_per_port_),
       wires_out_(options_.topology.ports.size()), wires_in_(options_.topology.ports.size()),
       next_engine_(options_.topology.ports.size(), 0) {

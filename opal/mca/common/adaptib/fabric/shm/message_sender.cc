@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC sends and notices of writes with immediate: sent through the target's queue, which
-// acknowledges.
+#include "fabric/shm/message_sender.h"
+
 #include <algorithm>
 
 #include "fabric/qp_rules.h"
-#include "fabric/shm/rc.h"
 
 namespace adaptib::shm {
 
-// State of message number `message`. Valid even if the target is in ERR by now.
-WorkStatus RcQueuePair::message_state(std::uint64_t message, bool& over) const {
-    const std::uint64_t word = peer_entry_->word.load(std::memory_order_acquire);
+WorkStatus MessageSender::state(std::uint64_t message, bool& over) const {
+    const std::uint64_t word = peer_.entry().word.load(std::memory_order_acquire);
     over = false;
-    if (qp_word_number(word) != remote_number_ || (rails_word() & kRailDown) != 0) {
+    if (qp_word_number(word) != peer_.number() || (peer_.rails_word() & kRailDown) != 0) {
         return WorkStatus::success;
     }
-    if (peer_entry_->acknowledged.load(std::memory_order_acquire) >= message) {
+    if (peer_.entry().acknowledged.load(std::memory_order_acquire) >= message) {
         over = true;
         return WorkStatus::success;
     }
-    const std::uint64_t refused = peer_entry_->refused.load(std::memory_order_acquire);
+    const std::uint64_t refused = peer_.entry().refused.load(std::memory_order_acquire);
     if (refused >> 8 == message) {
         over = true;
         const auto status = static_cast<WorkStatus>(refused & 0xff);
@@ -31,15 +29,16 @@ WorkStatus RcQueuePair::message_state(std::uint64_t message, bool& over) const {
 
 // Returns true if the target has a receive for the next message; otherwise `step` says how to go
 // on.
-bool RcQueuePair::receive_ready(Attempt& a, WorkStatus& status, Step& step) {
-    const std::uint32_t srq = peer_entry_->srq.load(std::memory_order_acquire);
+bool MessageSender::receive_ready(std::uint8_t rnr_retry, Attempt& a, WorkStatus& status,
+                                  Step& step) {
+    const std::uint32_t srq = peer_.entry().srq.load(std::memory_order_acquire);
     bool ready = false;
     if (srq == 0) {
-        ready = peer_entry_->posted.load(std::memory_order_acquire) > messages_;
+        ready = peer_.entry().posted.load(std::memory_order_acquire) > sent_;
     } else {
         const std::uint64_t on_the_way =
-            messages_ - peer_entry_->acknowledged.load(std::memory_order_acquire);
-        ready = srq <= kMaxSrqs && srqs_of(peer_->base())[srq - 1].available.load(
+            sent_ - peer_.entry().acknowledged.load(std::memory_order_acquire);
+        ready = srq <= kMaxSrqs && srqs_of(peer_.segment().base())[srq - 1].available.load(
                                        std::memory_order_acquire) > on_the_way;
     }
     if (ready) {
@@ -47,15 +46,15 @@ bool RcQueuePair::receive_ready(Attempt& a, WorkStatus& status, Step& step) {
         return true;
     }
     step = Step::wait;
-    if (attributes_.rnr_retry < 7) {
-        const Nanoseconds now = context_.now();
+    if (rnr_retry < 7) {
+        const Nanoseconds now = clock_.now();
         if (a.rnr_since == kNever) {
             a.rnr_since = now;
         }
-        const auto timer = rnr_time(peer_entry_->rnr_timer.load(std::memory_order_acquire));
+        const auto timer = rnr_time(peer_.entry().rnr_timer.load(std::memory_order_acquire));
         // This message can only be refused after the target has taken all earlier ones.
-        const bool turn = peer_entry_->acknowledged.load(std::memory_order_acquire) >= messages_;
-        if (turn && now - a.rnr_since >= timer * attributes_.rnr_retry) {
+        const bool turn = peer_.entry().acknowledged.load(std::memory_order_acquire) >= sent_;
+        if (turn && now - a.rnr_since >= timer * rnr_retry) {
             status = WorkStatus::rnr_retry_exceeded;
             step = Step::over;
         }
@@ -63,7 +62,7 @@ bool RcQueuePair::receive_ready(Attempt& a, WorkStatus& status, Step& step) {
     return false;
 }
 
-RcQueuePair::Step RcQueuePair::wait_for_room(Push push, Attempt& a, WorkStatus& status) {
+Step MessageSender::wait_for_room(Push push, Attempt& a, WorkStatus& status) {
     if (push == Push::no_memory) {
         status = WorkStatus::remote_operation_error;
         return Step::over;
@@ -72,14 +71,11 @@ RcQueuePair::Step RcQueuePair::wait_for_room(Push push, Attempt& a, WorkStatus& 
     return Step::wait;
 }
 
-RcQueuePair::Step RcQueuePair::send_message(const SendWork& work, Bytes length, Attempt& a,
-                                            WorkStatus& status) {
-    if (!reachable()) {
-        return stall(a, status);
-    }
+Step MessageSender::send(const SendWork& work, Bytes length, std::uint8_t rnr_retry, Attempt& a,
+                         WorkStatus& status) {
     a.give_up = kNever;
     Step step = Step::wait;
-    if (a.moved == 0 && !receive_ready(a, status, step)) {
+    if (a.moved == 0 && !receive_ready(rnr_retry, a, status, step)) {
         return step;
     }
     const std::span<const Gather> gather{work.gather, work.gather_count};
@@ -93,42 +89,39 @@ RcQueuePair::Step RcQueuePair::send_message(const SendWork& work, Bytes length, 
             static_cast<std::uint8_t>((a.moved == 0 ? kRecordFirst : 0) | (last ? kRecordLast : 0) |
                                       (immediate && last ? kRecordImmediate : 0));
         fields.length = static_cast<std::uint32_t>(part);
-        fields.target_qp = remote_number_;
-        fields.source_qp = number_;
+        fields.target_qp = peer_.number();
+        fields.source_qp = own_number_;
         fields.immediate = work.immediate;
-        const Push push = peer_->producer().push(
+        const Push push = peer_.segment().producer().push(
             fields, part, [&](std::byte* payload) { gather_out(gather, a.moved, payload, part); });
         if (push != Push::ok) {
             return wait_for_room(push, a, status);
         }
         a.moved += part;
     } while (a.moved < length);
-    a.message = ++messages_;
+    a.message = ++sent_;
     return Step::issued;
 }
 
-RcQueuePair::Step RcQueuePair::send_notice(const SendWork& work, Bytes length, Attempt& a,
-                                           WorkStatus& status) {
-    if (!reachable()) {
-        return stall(a, status);
-    }
+Step MessageSender::send_notice(const SendWork& work, Bytes length, std::uint8_t rnr_retry,
+                                Attempt& a, WorkStatus& status) {
     a.give_up = kNever;
     Step step = Step::wait;
-    if (!receive_ready(a, status, step)) {
+    if (!receive_ready(rnr_retry, a, status, step)) {
         return step;
     }
     RecordFields fields;
     fields.type = RecordType::notice;
     fields.flags = kRecordFirst | kRecordLast | kRecordImmediate;
     fields.length = static_cast<std::uint32_t>(length);
-    fields.target_qp = remote_number_;
-    fields.source_qp = number_;
+    fields.target_qp = peer_.number();
+    fields.source_qp = own_number_;
     fields.immediate = work.immediate;
-    const Push push = peer_->producer().push(fields, 0, [](std::byte*) {});
+    const Push push = peer_.segment().producer().push(fields, 0, [](std::byte*) {});
     if (push != Push::ok) {
         return wait_for_room(push, a, status);
     }
-    a.message = ++messages_;
+    a.message = ++sent_;
     return Step::issued;
 }
 
