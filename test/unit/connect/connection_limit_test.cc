@@ -142,9 +142,11 @@ TEST_F(Limit, NobodyWaitsForever) {
 }
 
 TEST_F(Limit, TheConnectionIdleLongestIsClosed) {
+    Peer& later = open();
     Peer& idle = open();
     world_.clock.advance(300us);
-    Peer& later = open();
+    ++later.next_receive;
+    limit_.note_activity();
     Peer& peer = wait();
     pass(5ms);
     EXPECT_EQ(idle.state, ConnectState::closing);
@@ -238,6 +240,18 @@ TEST_F(Limit, AConnectionInUseYieldsToAPeerThatCannotDoWithout) {
     close(older);
     pass(100us);
     EXPECT_EQ(asked_, std::vector<const Peer*>{&peer}); // though the other one came first
+}
+
+TEST_F(Limit, AConnectionThatTheOtherSideHasKeptIsNotClosedAgainAtOnce) {
+    Peer& peer = open();
+    yielding_.begin(peer);
+    world_.clock.advance(5ms);
+    peer.closing.began = world_.clock.now();
+    yielding_.advance();
+    EXPECT_EQ(peer.state, ConnectState::open);
+    world_.clock.advance(1ms);
+    yielding_.advance();
+    EXPECT_EQ(peer.state, ConnectState::closing);
 }
 
 TEST_F(Limit, WorkThatLastsGivesAYieldingConnectionAnotherTurn) {

@@ -211,21 +211,22 @@ private:
     void leave(Peer& peer, ConnectState state);
 
     const ConnectContext context_;
-    HandshakeMessages messages_{context_, *this};
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
-    SharedDraining shared_draining_{context_, lanes_};
-    Closings closings_{context_, lanes_, messages_, shared_draining_, *this};
-    Yielding yielding_{context_, messages_, closings_};
-    ConnectionLimit limit_{context_, closings_, yielding_, *this};
-    SharingRules sharing_{context_, limit_};
     QueuePairs queue_pairs_{context_, pool_};
-    CmConnects cm_connects_{context_, queue_pairs_, *this};
-    Repairs repairs_{context_, queue_pairs_, shared_draining_, *this};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
+    SharedDraining shared_draining_{context_, lanes_};
+    // Parts whose lists has_work() reads in each pass, next to each other.
+    HandshakeMessages messages_{context_, *this};
+    Closings closings_{context_, lanes_, messages_, shared_draining_, *this};
+    Yielding yielding_{context_, messages_, closings_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
+    Repairs repairs_{context_, queue_pairs_, shared_draining_, *this};
+    CmConnects cm_connects_{context_, queue_pairs_, *this};
     PathMeasurement measurement_{context_, lanes_, lane_migrations_};
+    ConnectionLimit limit_{context_, closings_, yielding_, *this};
+    SharingRules sharing_{context_, limit_};
 };
 
 } // namespace adaptib
