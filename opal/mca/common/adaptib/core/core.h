@@ -38,6 +38,9 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "connect/connection_manager.h"
+#include "core/credit_return.h"
+#include "core/delivery.h"
+#include "core/ring_poller.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
 #include "peer/peer_table.h"
@@ -135,10 +138,8 @@ public:
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()
     // (max: never). progress() calls run_timers() now and then.
     Nanoseconds deadline() const;
-    // Rings that each progress() polls; and rings of which each progress() polls one in turn. For
-    // simulations, which charge for polls, and whose ranks sleep while nothing happens.
-    std::size_t rings_polled() const { return hot_.size() + (cold_.empty() ? 0 : 1); }
-    std::size_t cold_rings() const { return cold_.size(); }
+    // For simulations, which charge for polls, and whose ranks sleep while nothing happens.
+    const RingPoller& ring_poller() const { return *rings_; }
     void run_timers();
     // Moves each queue pair of a peer to its alternate path, if one is armed; returns how many
     // moved.
@@ -225,6 +226,7 @@ private:
     void open_paths(const Parameters& parameters);
     Bytes unexpected_memory(const Parameters& parameters) const;
     void open_protocol(const Parameters& parameters, std::uint32_t depth);
+    void open_rings(const Parameters& parameters);
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
@@ -291,7 +293,6 @@ private:
     void select_channels(Nanoseconds now);
     void connect_selected(const std::vector<std::uint64_t>& talking, Nanoseconds now);
     std::size_t time_channels();
-    std::size_t look_into_rings();
     void note_costs();
     void note_sources(Nanoseconds now);
 
@@ -340,30 +341,13 @@ private:
     void on_present(Peer& peer) override;
 
     // progress.cc
-    bool hot_rings_are_silent() const;
-    std::size_t poll_hot_rings();
-    void heat_ring(Peer& peer);
-    void cool_rings();
-    std::size_t poll_cold_ring();
-    std::size_t poll_ring(Peer& peer);
-    template <std::uint64_t kKind>
-    bool take_short(Peer& peer, RingReader& ring, std::uint64_t head);
-    bool poll_with_care(Peer& peer, RingReader& ring);
-    template <std::uint64_t kKind>
-    void release_or_defer(Peer& peer, RingReader& ring, const RingReader::Short& found);
-    void release_deferred();
-    void on_garbage(Peer& peer);
-
     bool is_idle() const;
     bool others_idle() const;
     bool nothing_else() const;
     std::size_t look_after_others(bool idle);
     std::size_t poll_datagrams();
     std::size_t poll_completions();
-    void return_credit(Peer& peer);
-    bool post_credit(Peer& peer, Subchannel& subchannel);
     Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
-    void hand_over(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                      const MessageHeader& header, const std::byte* body);
     void poll_events();
@@ -373,7 +357,6 @@ private:
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);
-    std::size_t look_again();
     void housekeeping();
     void keep_alive();
 
@@ -441,20 +424,9 @@ private:
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
     std::uint32_t paths_per_port_ = 0;
-    // A ring that had traffic lately. An idle pass reads only this record and the ring.
-    struct HotRing {
-        explicit HotRing(Peer& of) : peer(&of) {}
-        bool has_nothing() const { return next != nullptr && load_ring_word(next) == 0; }
-        const std::byte* next = nullptr; // where its next message begins; null: poll with care
-        Peer* peer;
-    };
-    std::vector<HotRing> hot_;
-    std::uint32_t idle_looks_ = 0;  // Parameters::idle_looks
-    std::uint32_t looks_again_ = 0; // extra polls of all of hot_ in a pass that finds nothing
-    std::uint64_t idle_ended_ = 0;  // ticks: the end of the last such pass
-    Peer* deferring_ = nullptr;     // its ring defers a release until a pass finds nothing
-    std::vector<Peer*> cold_;
-    std::size_t next_cold_ = 0;
+    std::optional<RingPoller> rings_; // these three are set once the core is open
+    std::optional<Delivery> delivery_;
+    std::optional<CreditReturn> credit_;
     Nanoseconds listen_at_{0};                        // next poll of the fabrics' events
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
@@ -465,12 +437,7 @@ private:
     std::unique_ptr<Selector> selector_;     // null: channels are not selected
     ChannelPlan channels_;
     std::unique_ptr<SourceMap> source_map_; // null: not wanted
-    struct Stopwatch {
-        Nanoseconds clock;
-        Nanoseconds aside; // time that is not the channel's
-    };
-    Stopwatch* stopwatch_ = nullptr;   // null: nothing is timed
-    std::unique_ptr<CostMeter> meter_; // null: costs are the model's
+    std::unique_ptr<CostMeter> meter_;      // null: costs are the model's
     Nanoseconds select_at_{0};
     std::vector<Peer*> left_; // gone peers, to be released at the end of this progress
     std::vector<Contact> contacts_;

@@ -16,13 +16,11 @@ constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // until unconnected 
 
 } // namespace
 
-void Core::on_ring_offered(Peer& peer) { heat_ring(peer); }
+void Core::on_ring_offered(Peer& peer) { rings_->heat(peer, tick_); }
 
-void Core::on_ring_withdrawn(Peer& peer) {
-    std::erase_if(hot_, [&](const HotRing& ring) { return ring.peer == &peer; });
-    std::erase(cold_, &peer);
-    deferring_ = deferring_ == &peer ? nullptr : deferring_;
-}
+void Core::on_ring_final(Peer& peer) { rings_->empty(peer); }
+
+void Core::on_ring_withdrawn(Peer& peer) { rings_->remove(peer); }
 
 void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
 

@@ -68,7 +68,7 @@ void Core::end_peers(const std::vector<Peer*>& gone) {
         }
     }
     for (Peer* peer : gone) {
-        on_ring_final(*peer);
+        rings_->empty(*peer);
         const char* why = why_gone(*peer);
         if (why != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
             protocol_->on_peer_failed(*peer, why);

@@ -312,7 +312,6 @@ void Core::plan(const Parameters& parameters) {
         }
     }
     channels_ = plan_channels(parameters, bounds);
-    idle_looks_ = static_cast<std::uint32_t>(parameters.idle_looks);
     if (environment_.maps_sources) {
         source_map_ = std::make_unique<SourceMap>(environment_.clock->now());
     }
@@ -454,6 +453,15 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     ProtocolListener& protocol_events = *this;
     protocol_ = std::make_unique<Protocol>(protocol, rails_, ranges, *connections_, counters_,
                                            protocol_events);
+    open_rings(parameters);
+}
+
+void Core::open_rings(const Parameters& parameters) {
+    delivery_.emplace(*protocol_, *environment_.clock);
+    credit_.emplace(*connections_, rails_, meter_.get(), *environment_.clock, counters_);
+    rings_.emplace(RingPoller::Options{static_cast<std::uint32_t>(parameters.idle_looks),
+                                       environment_.tight_ticks, environment_.yields},
+                   *protocol_, *delivery_, *credit_, counters_);
 }
 
 // An adapter's atomics are atomic only with each other, not with those of another adapter, through

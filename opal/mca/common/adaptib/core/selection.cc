@@ -117,37 +117,20 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
 // Polls the rings and the datagram queue, and times both.
 std::size_t Core::time_channels() {
     const Clock& clock = *environment_.clock;
-    const std::size_t rings = hot_.size();
+    const std::size_t rings = rings_->hot();
     const Nanoseconds before = clock.now();
     const Nanoseconds start = clock.now();
-    Stopwatch stopwatch{start - before, Nanoseconds{0}};
-    stopwatch_ = &stopwatch;
-    const std::size_t from_rings = look_into_rings();
+    Delivery::Stopwatch stopwatch{start - before, Nanoseconds{0}};
+    delivery_->time_by(&stopwatch);
+    const std::size_t from_rings = rings_->take_one_each();
     const Nanoseconds middle = clock.now();
     const Nanoseconds of_rings = stopwatch.aside;
     const std::size_t from_queue = poll_datagrams();
     const Nanoseconds end = clock.now();
-    stopwatch_ = nullptr;
+    delivery_->time_by(nullptr);
     meter_->add_rings(middle - start - of_rings, stopwatch.clock, rings, from_rings);
     meter_->add_queue(end - middle - (stopwatch.aside - of_rings), stopwatch.clock, from_queue);
     return from_rings + from_queue;
-}
-
-// Takes one message from each ring that has any.
-std::size_t Core::look_into_rings() {
-    std::size_t events = 0;
-    for (std::size_t i = 0; i < hot_.size(); ++i) { // a message may add or remove rings
-        const HotRing& ring = hot_[i];
-        if (ring.has_nothing()) {
-            continue;
-        }
-        Peer& peer = *ring.peer;
-        events += poll_with_care(peer, *peer.ring_in) ? 1 : 0;
-        if (i < hot_.size() && hot_[i].peer == &peer) {
-            hot_[i].next = nullptr;
-        }
-    }
-    return events;
 }
 
 // Hands the costs to the selection, and notes them for the report and the counters.
