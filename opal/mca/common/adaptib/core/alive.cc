@@ -46,7 +46,8 @@ void Core::open_responder(Attached& attached, const ProcessAddress& address) {
 
 bool Core::has_responder(const Peer& peer, std::size_t pair) const {
     const PeerRoute::Pair& rails = peer.route.pairs[pair];
-    return has_datagrams(peer, pair) && peer.address.rails[rails.remote].responder_qp != 0;
+    return datagram_paths_->has_datagrams(peer, pair) &&
+           peer.address.rails[rails.remote].responder_qp != 0;
 }
 
 bool Core::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
@@ -61,7 +62,7 @@ bool Core::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
     full.size = at.size;
     full.bytes = at.bytes;
     const std::uint32_t qp = peer.address.rails[peer.route.pairs[pair].remote].responder_qp;
-    return send_aside(peer, pair, qp, header, &full);
+    return datagram_paths_->send_aside(peer, pair, qp, header, &full);
 }
 
 void Core::on_present(Peer& peer) { peer.datagrams.listens(peer.datagram); }
@@ -72,21 +73,10 @@ void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     }
 }
 
-// Reachability over the path of the peer's datagrams.
-Reach Core::reach_of(const Peer& peer) const {
-    if (peer.life.ended) {
-        return Reach::ended;
-    }
-    if (reports_paths(peer) || peer.datagram.handle == nullptr) {
-        return Reach::unknown;
-    }
-    return peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
-}
-
 // That the process runs is no evidence of life if its rail, or ours, is known to be down: nothing
 // that it sends gets here.
 Reach Core::look_for(Peer& peer) {
-    const Reach reach = reach_of(peer);
+    const Reach reach = datagram_paths_->reach_of(peer);
     if (reach == Reach::good) {
         Liveness::note(peer.life, Evidence::process, attended_.now());
     }
@@ -150,18 +140,29 @@ void Core::watch_processes() {
         }
         const bool message = awaited.contains(&peer);
         if (!message && !is_awaited(peer)) {
-            if (protocol_->may_await_active(peer) && reports_paths(peer)) {
+            if (protocol_->may_await_active(peer) && datagram_paths_->reports_paths(peer)) {
                 attend(peer);
             }
             return;
         }
         if (look_for(peer) == Reach::ended) {
             ended.push_back(&peer);
-        } else if (message && reports_paths(peer) && peer.state == ConnectState::idle) {
+        } else if (message && datagram_paths_->reports_paths(peer) &&
+                   peer.state == ConnectState::idle) {
             ask_for(peer, Nanoseconds{0});
         }
     });
     end_peers(ended);
+}
+
+void Core::watch_silence() {
+    silence_->begin_look(unsignaled_posts());
+    connections_->for_each_connected([this](Peer& peer) {
+        if (datagram_paths_->reports_paths(peer)) {
+            silence_->look_at(peer);
+        }
+    });
+    silence_->end_look();
 }
 
 // Asks a peer that has been silent for a part of the time after which it is given up: seldom, since
@@ -188,18 +189,9 @@ void Core::ask_for(Peer& peer, Nanoseconds every) {
     life_->look(peer, every);
     const Nanoseconds since = peer.life.silent_since;
     if (attended_.now() >= liveness_.ends_at(peer, since)) {
-        on_partition(peer, attended_.now() - std::max(since, Liveness::last(peer)));
+        datagram_paths_->on_partition(peer,
+                                      attended_.now() - std::max(since, Liveness::last(peer)));
     }
-}
-
-// The end of a message that lists paths that do not work.
-std::string Core::silence_text(const Peer& peer, Nanoseconds lasted) const {
-    if (const Reach reach = reach_of(peer); reach == Reach::good || reach == Reach::cut_off) {
-        return ", though its process runs; check these rails";
-    }
-    return "; its host has been silent for " + whole_seconds_text(lasted) +
-           ": check these ports, the cables and switches between them, and that the process still "
-           "runs and calls MPI; opal_common_adaptib_partition_timeout sets how long adaptib waits";
 }
 
 } // namespace adaptib

@@ -32,7 +32,7 @@ bool is_waited_for(const Peer& peer) {
 
 // True if the system lacks something that it may have later.
 bool Core::may_be_reached(const Peer& peer, Status status) const {
-    return !reports_paths(peer) && (status.is_again() || status.wants_room());
+    return !datagram_paths_->reports_paths(peer) && (status.is_again() || status.wants_room());
 }
 
 // A process that has ended does not matter as long as nothing that it has sent needs an answer.
@@ -81,7 +81,7 @@ bool Core::try_contact(Contact& contact, Nanoseconds now) {
         return true;
     }
     std::size_t pair = 0;
-    const Status status = reach(peer, pair);
+    const Status status = datagram_paths_->open(peer, pair);
     if (!status.ok() && status.reason() != Reason::peer_gone) {
         return put_off(contact, status, now);
     }
@@ -105,7 +105,7 @@ bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
         contact.since = now;
     }
     const Nanoseconds lasted = now - contact.since;
-    const bool final = !reports_paths(peer) && !may_be_reached(peer, status);
+    const bool final = !datagram_paths_->reports_paths(peer) && !may_be_reached(peer, status);
     if (final || lasted >= liveness_.patience()) {
         refuse_sender(peer, status, lasted);
         return true;

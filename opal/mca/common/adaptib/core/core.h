@@ -39,6 +39,7 @@
 #include "base/random.h"
 #include "connect/connection_manager.h"
 #include "core/credit_return.h"
+#include "core/datagram_paths.h"
 #include "core/delivery.h"
 #include "core/ring_poller.h"
 #include "core/startup.h"
@@ -66,7 +67,7 @@ enum class Severity : std::uint8_t { notice, failure };
 class Core final : private ConnectionListener,
                    private PathListener,
                    private PathObserver,
-                   private ProbeSender,
+                   private PeerFailureListener,
                    private Witness,
                    private LifeAsker,
                    private StartupListener,
@@ -250,7 +251,6 @@ private:
         amo_peers_.for_each(f);
     }
     Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
-    Status reach(Peer& peer, std::size_t& pair);
     bool route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const;
     bool choose_route(const ProcessAddress& address, PeerRoute& out) const;
     std::string why_no_route(const ProcessAddress& address) const;
@@ -301,36 +301,21 @@ private:
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
     }
-    bool moves_datagrams(const Peer& peer) const { return paths_->on() && peer.datagrams.linked(); }
-    // False within a host: there a process fails, not a path.
-    bool reports_paths(const Peer& peer) const {
-        return rails_[peer.route.local.first]->info().link_layer != LinkLayer::memory;
-    }
-    bool has_datagrams(const Peer& peer, std::size_t pair) const;
-    static bool heard_over(const Peer& peer, std::size_t pair);
-    std::size_t next_pair(const Peer& peer) const;
-    Status handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out);
-    Status move_datagrams(Peer& peer, std::size_t pair);
-    void leave_path(Peer& peer);
     void watch_silence();
     // Changes with each post whose completion nothing waits for.
     std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
-    void on_datagram_path_failure(Peer& peer, DatagramChannel::PathFailure failure,
-                                  WorkStatus status);
 
     // alive.cc
     void open_responder(Attached& attached, const ProcessAddress& address);
     void attend(Peer& peer);
     void ask_for(Peer& peer, Nanoseconds every);
-    Reach reach_of(const Peer& peer) const;
     Reach look_for(Peer& peer);
     DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
     void take_ended_processes();
     void watch_processes();
     void shrink_idle_rings(Nanoseconds now);
-    std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
     void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
     // Witness
     bool may_live(Peer& peer, Nanoseconds since) override;
@@ -372,6 +357,7 @@ private:
     void on_interrupted(Peer& peer) override;
     void on_abandoned(Peer& peer) override;
     void on_fenced(Peer& peer) override;
+    void on_partition(Peer& peer, Nanoseconds lasted) override;
     void on_repaired(Peer& peer, Nanoseconds took) override;
     void on_notice(const std::string& text) override;
     // PathListener
@@ -381,14 +367,8 @@ private:
     void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                          const std::string& why) override;
     void on_path_line(const std::string& line) override;
-    // ProbeSender
-    Reach reach(const Peer& peer, std::size_t pair) override;
-    bool can_ask(const Peer& peer, std::size_t pair) const override;
-    bool send_aside(Peer& peer, std::size_t pair, std::uint32_t qp, const MessageHeader& header,
-                    const void* body);
-    bool send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) override;
-    void on_address_moved(Peer& peer, std::size_t pair) override;
-    void on_partition(Peer& peer, Nanoseconds lasted) override;
+    // PeerFailureListener
+    void on_peer_failed(Peer& peer, const std::string& why) override;
     // StartupListener
     bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
     // ProtocolListener
@@ -414,6 +394,7 @@ private:
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
     std::unique_ptr<LifeWatch> life_;
+    std::optional<DatagramPaths> datagram_paths_; // set once the core is open
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
     PeerTable peers_;

@@ -87,7 +87,7 @@ void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
 void Core::on_repaired(Peer& peer, Nanoseconds took) {
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         if (peer.subchannels[i].qp != nullptr) {
-            paths_->report_success(peer, i, reports_paths(peer));
+            paths_->report_success(peer, i, datagram_paths_->reports_paths(peer));
         }
     }
     const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
@@ -126,7 +126,8 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             const bool refused = peer.subchannels[i].refused; // its operation has ended already
             if (peer.repairable && (is_path_failure(status) || !own || refused)) {
                 if (is_path_failure(status) && status != WorkStatus::flushed && own) {
-                    paths_->report_failure(peer, i, work_status_text(status), reports_paths(peer));
+                    paths_->report_failure(peer, i, work_status_text(status),
+                                           datagram_paths_->reports_paths(peer));
                 }
                 connections_->repair(peer);
             } else if (!peer.teardown_pending) {
@@ -144,6 +145,35 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             look(**loopback);
         }
     }
+}
+
+// Takes a path that is up again into the connection. Repairs the connection without a path that has
+// failed, unless the adapter itself migrates to another path. A peer that is not repairable yet is
+// checked when its connection opens.
+void Core::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
+                           const std::string&) {
+    if (peer.state == ConnectState::failed) {
+        return;
+    }
+    datagram_paths_->on_path_changed(peer, pair, now);
+    if (now == PathState::failed) {
+        const bool used = pair < peer.subchannels.size() && peer.subchannels[pair].qp != nullptr;
+        if (used && peer.repairable && !rides_out(peer, pair, peer.route.pairs[pair].local)) {
+            connections_->repair(peer);
+        }
+    } else if (now == PathState::up) {
+        connections_->improve(peer);
+    }
+}
+
+void Core::on_path_line(const std::string& line) { environment_.message(Severity::notice, line); }
+
+void Core::on_partition(Peer& peer, Nanoseconds lasted) {
+    datagram_paths_->on_partition(peer, lasted);
+}
+
+void Core::on_peer_failed(Peer& peer, const std::string& why) {
+    protocol_->on_peer_failed(peer, why);
 }
 
 bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {

@@ -34,6 +34,8 @@ std::uint8_t answer_code(Nanoseconds time) {
     return code;
 }
 
+constexpr std::int64_t kLooks = 8; // polls, at least, before a timeout counts as a failure
+
 } // namespace
 
 Core::Core(const Environment& environment)
@@ -282,8 +284,9 @@ void Core::open_paths(const Parameters& parameters) {
     probes.life = life_.get();
     probes.clock = &attended_;
     probes.random = environment_.random;
-    ProbeSender& sender = *this;
-    probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, sender);
+    PeerFailureListener& failures = *this;
+    datagram_paths_.emplace(rails_, *paths_, liveness_, failures);
+    probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, *datagram_paths_);
     silence_ = std::make_unique<SilenceWatch>(
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
@@ -532,6 +535,32 @@ void Core::listen(std::uint32_t fabric) {
                                                const MessageHeader& header, const std::byte* body) {
         on_datagram(fabric, from, key, header, body);
     };
+}
+
+void Core::tolerate_faults(std::uint32_t fabric) {
+    const auto find = [this, fabric](std::uint64_t name) -> DatagramTarget* {
+        Peer* peer = find_peer(name, fabric);
+        return peer == nullptr || peer->datagram.handle == nullptr ? nullptr : &peer->datagram;
+    };
+    const auto path_failed = [this, fabric](DatagramTarget& target,
+                                            DatagramChannel::PathFailure failure,
+                                            WorkStatus status) {
+        Peer* peer = find_peer(target.name, fabric);
+        if (peer != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
+            datagram_paths_->on_failure(*peer, failure, status);
+        }
+    };
+    const auto answered = [this, fabric](DatagramTarget& target) {
+        Peer* peer = find_peer(target.name, fabric);
+        if (peer != nullptr && DatagramPaths::heard_over(
+                                   *peer, target.pair)) { // else the answer is for an earlier path
+            paths_->report_success(*peer, target.pair);
+        }
+    };
+    if (fabrics_[fabric].datagrams->linked()) { // else lost datagrams stay lost
+        attended_.at_most(failure_timeout_ / kLooks);
+        fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, path_failed, answered);
+    }
 }
 
 SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {

@@ -298,7 +298,7 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     peer.datagram.key = address.key;
     peer.datagram.name = address.name;
     std::size_t pair = 0;
-    const Status status = reach(peer, pair);
+    const Status status = datagram_paths_->open(peer, pair);
     if (status.ok()) {
         return status;
     }
@@ -307,25 +307,6 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
         return kOk;
     }
     refuse_peer(address, why, " over " + why_unreached(peer, status));
-    return status;
-}
-
-// Prepares sending datagrams to the peer, over the first pair of rails that works; pairs that are
-// known to have failed are tried last. Errors: of `pair`, the last one tried.
-Status Core::reach(Peer& peer, std::size_t& pair) {
-    if (peer.life.ended) {
-        return Status::error(Reason::peer_gone);
-    }
-    Status status = Status::error(Reason::unreachable);
-    for (const bool usable : {true, false}) {
-        for (std::size_t i = 0; i < peer.route.total && !status.ok(); ++i) {
-            if (has_datagrams(peer, i) && paths_->usable(peer, i) == usable &&
-                status.reason() != Reason::peer_gone) {
-                pair = i;
-                status = move_datagrams(peer, i);
-            }
-        }
-    }
     return status;
 }
 

@@ -180,6 +180,36 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
     }
 }
 
+// A life_question does not belong here: it goes to a responder.
+void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
+                    std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
+    Peer* peer = sender_of(fabric, from, key);
+    if (peer == nullptr || peer->state == ConnectState::failed) {
+        return;
+    }
+    if (header.type == MessageType::life_question) {
+        ++counters_.bad_packets;
+        return;
+    }
+    const bool asked = header.type == MessageType::life_answer;
+    const std::uint16_t path =
+        asked ? read_body<LifeBody>(body).path : read_body<ProbeBody>(body).path;
+    const PeerRoute::Pair rails{static_cast<std::uint8_t>(fabrics_[fabric].rails.first + port),
+                                rail, static_cast<std::uint8_t>(path)};
+    const auto end = peer->route.pairs.begin() + peer->route.total;
+    const auto pair = std::find(peer->route.pairs.begin(), end, rails);
+    if (pair == end) {
+        ++counters_.bad_packets;
+        return;
+    }
+    const auto number = static_cast<std::size_t>(pair - peer->route.pairs.begin());
+    if (asked) {
+        on_life_answer(*peer, number, read_body<LifeBody>(body));
+    } else if (paths_->watches(*peer)) {
+        probes_->on_probe(*peer, number, header.type, read_body<ProbeBody>(body));
+    }
+}
+
 void Core::housekeeping() {
     protocol_->update_levels();
     if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
@@ -225,7 +255,7 @@ void Core::fail_peers_on(std::uint32_t rail) {
         const std::size_t chosen = connected ? connections_->chosen_subchannel(peer) : 0;
         const bool ring = connected && peer.subchannels[chosen].local_rail == rail &&
                           !rides_out(peer, chosen, rail);
-        const bool datagrams = !moves_datagrams(peer) && rail == peer.route.local.first;
+        const bool datagrams = !datagram_paths_->moves(peer) && rail == peer.route.local.first;
         if (peer.state != ConnectState::failed && (datagrams || (ring && !peer.repairable))) {
             protocol_->on_peer_failed(peer, "rail " + name + " is down");
         }
