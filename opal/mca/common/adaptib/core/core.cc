@@ -127,7 +127,7 @@ Nanoseconds Core::deadline() const {
         answers = std::min(answers, attached.datagrams->deadline());
     }
     const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
-                                       forgive_unconnected_at_, contact_deadline()});
+                                       forgive_unconnected_at_, contacts_->deadline()});
     return std::min(next, silence_->deadline(unsignaled_posts(), protocol_->work_outstanding()));
 }
 
@@ -144,8 +144,8 @@ void Core::run_timers() {
         listen_at_ = now + kListenEvery;
         poll_events();
     }
-    if (!contacts_.empty()) [[unlikely]] {
-        try_contacts(now);
+    if (!contacts_->empty()) [[unlikely]] {
+        contacts_->retry(now);
     }
     if (ended_.any_reported()) [[unlikely]] {
         take_ended_processes();

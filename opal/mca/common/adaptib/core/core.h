@@ -38,6 +38,7 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "connect/connection_manager.h"
+#include "core/contacts.h"
 #include "core/credit_return.h"
 #include "core/datagram_paths.h"
 #include "core/delivery.h"
@@ -68,6 +69,7 @@ class Core final : private ConnectionListener,
                    private PathListener,
                    private PathObserver,
                    private PeerFailureListener,
+                   private ContactListener,
                    private Witness,
                    private LifeAsker,
                    private StartupListener,
@@ -257,30 +259,10 @@ private:
     void refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle);
     void report_notices(Attached& attached);
     Status look_up(std::uint64_t name, ProcessAddress& out);
-    std::string peer_text(std::uint64_t name, const std::string& host) const;
     void tear_down_peers();
-    static const char* advice(Reason reason);
-
-    // contact.cc
-    // A peer that cannot be reached yet: the core retries to create its address handle.
-    struct Contact {
-        Peer* peer;
-        Nanoseconds since; // something has waited for it
-        Nanoseconds next;  // time of the next try
-        Nanoseconds pause; // after that try
-    };
-    bool may_be_reached(const Peer& peer, Status status) const;
-    void await_contact(Peer& peer, Status status);
-    void try_contacts(Nanoseconds now);
-    bool try_contact(Contact& contact, Nanoseconds now);
-    bool put_off(Contact& contact, Status status, Nanoseconds now);
-    std::string why_unreached(const Peer& peer, Status status) const;
-    std::string give_up_text() const;
-    void refuse_sender(Peer& peer, Status status, Nanoseconds lasted);
-    void on_refused(Peer& peer, Status status, std::string text);
-    Nanoseconds contact_deadline() const;
 
     // leaving.cc
+    void on_refused(Peer& peer, Status status, std::string text);
     static const char* why_gone(const Peer& peer);
     void on_peers_changed();
     void end_peers(const std::vector<Peer*>& gone);
@@ -369,6 +351,9 @@ private:
     void on_path_line(const std::string& line) override;
     // PeerFailureListener
     void on_peer_failed(Peer& peer, const std::string& why) override;
+    // ContactListener
+    void report_peer_failure(Peer& peer) override;
+    void on_early_request(Peer& peer, const ConnectBody& body) override;
     // StartupListener
     bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
     // ProtocolListener
@@ -394,7 +379,8 @@ private:
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
     std::unique_ptr<LifeWatch> life_;
-    std::optional<DatagramPaths> datagram_paths_; // set once the core is open
+    std::optional<DatagramPaths> datagram_paths_; // these two are set once the core is open
+    std::optional<Contacts> contacts_;
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
     PeerTable peers_;
@@ -420,9 +406,7 @@ private:
     std::unique_ptr<SourceMap> source_map_; // null: not wanted
     std::unique_ptr<CostMeter> meter_;      // null: costs are the model's
     Nanoseconds select_at_{0};
-    std::vector<Peer*> left_; // gone peers, to be released at the end of this progress
-    std::vector<Contact> contacts_;
-    bool contact_reported_ = false;   // a notice has said that something waits for such peers
+    std::vector<Peer*> left_;         // gone peers, to be released at the end of this progress
     bool left_reported_ = false;      // a notice has said that peers are left to other transports
     std::vector<Peer*> disconnected_; // to be taken down at the end of this progress
     std::vector<Peer*> broken_;       // the next pass with timers tells the user of them

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/core.h"
+#include "core/peer_text.h"
 
 namespace adaptib {
 
@@ -174,6 +175,12 @@ void Core::on_partition(Peer& peer, Nanoseconds lasted) {
 
 void Core::on_peer_failed(Peer& peer, const std::string& why) {
     protocol_->on_peer_failed(peer, why);
+}
+
+void Core::report_peer_failure(Peer& peer) { protocol_->report_peer_failure(peer); }
+
+void Core::on_early_request(Peer& peer, const ConnectBody& body) {
+    connections_->on_early_request(peer, body);
 }
 
 bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {

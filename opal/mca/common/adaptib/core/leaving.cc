@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/core.h"
+#include "core/peer_text.h"
 
 namespace adaptib {
 
@@ -38,6 +39,14 @@ const char* Core::why_gone(const Peer& peer) {
     case Reason::peer_gone: return "its process has ended";
     default: return nullptr;
     }
+}
+
+// The peer cannot reach this process, and has reported that.
+void Core::on_refused(Peer& peer, Status status, std::string text) {
+    text = text.empty() ? reason_text(status.reason()) : text;
+    protocol_->on_peer_failed(peer, "that process cannot reach this one to answer: " + text + " (" +
+                                        advice(status.reason()) + ")");
+    protocol_->report_peer_failure(peer);
 }
 
 // A fabric reports that some of its peers have gone, or refuse this process.

@@ -286,6 +286,8 @@ void Core::open_paths(const Parameters& parameters) {
     probes.random = environment_.random;
     PeerFailureListener& failures = *this;
     datagram_paths_.emplace(rails_, *paths_, liveness_, failures);
+    ContactListener& contact_events = *this;
+    contacts_.emplace(rails_, *datagram_paths_, liveness_, *environment_.clock, contact_events);
     probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, *datagram_paths_);
     silence_ = std::make_unique<SilenceWatch>(
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);

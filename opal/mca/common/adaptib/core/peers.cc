@@ -3,29 +3,9 @@
 #include <algorithm>
 
 #include "core/core.h"
+#include "core/peer_text.h"
 
 namespace adaptib {
-
-const char* Core::advice(Reason reason) {
-    switch (reason) {
-    case Reason::no_memory:
-        return "Raise the limits of address space (ulimit -v) and of open files (ulimit -n), or "
-               "lower opal_common_adaptib_shm_segment_max.";
-    case Reason::locked_memory: return "Raise the limit of locked memory (ulimit -l).";
-    case Reason::no_permission:
-        return "The system hides the process's shared memory from this one: another user, a "
-               "container with a network namespace of its own (use --net=host), or a security "
-               "profile that forbids both /proc/<pid>/fd and Unix sockets.";
-    default:
-        return "Processes of other hosts or containers need another transport, for example "
-               "--mca pml ob1 --mca btl adaptib,tcp,self.";
-    }
-}
-
-std::string Core::peer_text(std::uint64_t name, const std::string& host) const {
-    return "Process " + std::to_string(name & 0xffffffffu) + " of job " +
-           std::to_string(name >> 32) + (host.empty() ? "" : " on host " + host);
-}
 
 // A failed peer keeps its record; operations started to it fail at once.
 Status Core::get_peer(std::uint64_t name, Peer*& out, Why why) {
@@ -292,7 +272,7 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
 }
 
 // Returns ok also if the path to the peer has to be waited for, and always for a peer that has sent
-// something (core/contact.cc).
+// something (core/contacts.h).
 Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     peer.address = address;
     peer.datagram.key = address.key;
@@ -302,11 +282,11 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     if (status.ok()) {
         return status;
     }
-    if (why == Why::datagram || may_be_reached(peer, status)) {
-        await_contact(peer, status);
+    if (why == Why::datagram || contacts_->may_be_reached(peer, status)) {
+        contacts_->add(peer, status);
         return kOk;
     }
-    refuse_peer(address, why, " over " + why_unreached(peer, status));
+    refuse_peer(address, why, " over " + contacts_->why_unreached(peer, status));
     return status;
 }
 
