@@ -42,9 +42,9 @@ void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected
     }
     Peer& other = *known->second;
     if (connected) {
-        core(rank).promote(other);
+        core(rank).selection().promote(other);
     } else {
-        core(rank).demote(other);
+        core(rank).selection().demote(other);
     }
     if (!other.subchannels.empty()) { // if the connection stays, its control lane migrates
         const auto next =

@@ -566,9 +566,9 @@ TEST_P(Switching, PromotionAndDemotionDisturbNothing) {
     stream(*ranks, 400, 30'000, [&](int step) {
         const auto from = static_cast<std::size_t>(step / 4 % 2);
         if (step % 4 == 0) {
-            ranks->core(from).promote(*ranks->peer(from, 1 - from));
+            ranks->core(from).selection().promote(*ranks->peer(from, 1 - from));
         } else if (step % 4 == 3) {
-            ranks->core(from).demote(*ranks->peer(from, 1 - from));
+            ranks->core(from).selection().demote(*ranks->peer(from, 1 - from));
         }
     });
     EXPECT_GT(ranks->counters(0).connections_closed, 10u);
@@ -607,9 +607,9 @@ TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
         stream(*ranks, 300, 2000, [&](int step) {
             const auto from = static_cast<std::size_t>(step % 2);
             if (step % 3 == 0) {
-                ranks->core(from).promote(*ranks->peer(from, 1 - from));
+                ranks->core(from).selection().promote(*ranks->peer(from, 1 - from));
             } else if (step % 3 == 2) {
-                ranks->core(from).demote(*ranks->peer(from, 1 - from));
+                ranks->core(from).selection().demote(*ranks->peer(from, 1 - from));
             }
             if (step % 10 == 9) {
                 rest(*ranks, 150ms); // until the device is asked again

@@ -159,11 +159,11 @@ void Core::run_timers() {
     if (now >= shrink_rings_at_) {
         shrink_idle_rings(now);
     }
-    if (select_due(now)) {
-        select_channels(now);
+    if (selection_->is_due(now)) {
+        selection_->select_channels(now);
     }
-    if (source_map_ != nullptr && now >= source_map_->due()) [[unlikely]] {
-        note_sources(now);
+    if (sources_ && now >= sources_->due()) [[unlikely]] {
+        sources_->note(now);
     }
     if (now >= forgive_unconnected_at_) [[unlikely]] {
         forgive_unconnected_at_ = Nanoseconds::max();
@@ -187,6 +187,14 @@ void Core::run_timers() {
     if (startup_->goes_on()) [[unlikely]] {
         startup_->connect_some();
     }
+}
+
+std::string Core::source_map() {
+    if (!sources_) {
+        return "";
+    }
+    sources_->note(environment_.clock->now());
+    return sources_->text(environment_.self);
 }
 
 std::string Core::report() const {

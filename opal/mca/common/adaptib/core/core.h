@@ -38,10 +38,12 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "connect/connection_manager.h"
+#include "core/channel_selection.h"
 #include "core/contacts.h"
 #include "core/credit_return.h"
 #include "core/datagram_paths.h"
 #include "core/delivery.h"
+#include "core/message_sources.h"
 #include "core/ring_poller.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
@@ -58,8 +60,6 @@
 #include "recovery/silence_watch.h"
 #include "select/cost_meter.h"
 #include "select/policy.h"
-#include "select/selector.h"
-#include "select/source_map.h"
 
 namespace adaptib {
 
@@ -133,6 +133,7 @@ public:
     Protocol& protocol() { return *protocol_; }
     ConnectionManager& connections() { return *connections_; }
     Startup& startup() { return *startup_; }
+    ChannelSelection& selection() { return *selection_; }
     RailList rails() const { return rails_; }
     std::size_t fabrics() const { return fabrics_.size(); }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
@@ -155,12 +156,6 @@ public:
         broken_handler_ = handler;
         broken_context_ = context;
     }
-    // For a caller that selects channels itself. promote() moves the peer one step up, if there is
-    // room: from the shared queue to a ring written over shared (DC) queue pairs, if there are any,
-    // to a ring with queue pairs of its own. demote() moves it one step down, if nothing needs its
-    // connection.
-    void promote(Peer& peer);
-    void demote(Peer& peer);
     // Call it before the memory of the message requests goes away while one-sided operations go on,
     // and before peers are released: a peer that has begun to disconnect takes part in no transfer.
     // Messages under way have up to `limit` to complete. Then a peer that still has some fails,
@@ -220,15 +215,18 @@ private:
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
     std::uint8_t paths_of(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
-    void plan(const Parameters& parameters);
-    void open_sharing(const Parameters& parameters);
-    void know_changes(const Parameters& parameters);
+    ChannelPlan plan(const Parameters& parameters);
+    void open_sharing(const Parameters& parameters, const ChannelPlan& channels);
+    ChannelCosts model_costs(const Parameters& parameters) const;
     void open_target(std::uint32_t rail);
-    void open_connections(const Parameters& parameters, std::uint64_t key);
+    void open_connections(const Parameters& parameters, std::uint64_t key,
+                          const ChannelPlan& channels);
+    void open_selection(const Parameters& parameters, const ChannelPlan& channels);
     void open_migration(const Parameters& parameters);
     void open_paths(const Parameters& parameters);
     Bytes unexpected_memory(const Parameters& parameters) const;
-    void open_protocol(const Parameters& parameters, std::uint32_t depth);
+    void open_protocol(const Parameters& parameters, std::uint32_t depth,
+                       const ChannelPlan& channels);
     void open_rings(const Parameters& parameters);
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
@@ -269,14 +267,6 @@ private:
     static void take_datagrams(Attached& attached);
     bool leaves(Peer& peer) override;
     void release_left_peers();
-
-    // selection.cc
-    bool select_due(Nanoseconds now) const;
-    void select_channels(Nanoseconds now);
-    void connect_selected(const std::vector<std::uint64_t>& talking, Nanoseconds now);
-    std::size_t time_channels();
-    void note_costs();
-    void note_sources(Nanoseconds now);
 
     // paths.cc
     void tolerate_faults(std::uint32_t fabric);
@@ -324,6 +314,7 @@ private:
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);
+    std::size_t time_channels();
     void housekeeping();
     void keep_alive();
 
@@ -397,15 +388,12 @@ private:
     Nanoseconds listen_at_{0};                        // next poll of the fabrics' events
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
-    std::uint64_t keep_alive_at_ = 0;        // not before this tick
-    std::uint64_t timers_at_ = kTimersEvery; // tick_ of the next pass that runs them
-    std::optional<Startup> startup_;         // set once the core is open
-    ChannelCosts model_costs_;               // used for costs that are not measured
-    std::unique_ptr<Selector> selector_;     // null: channels are not selected
-    ChannelPlan channels_;
-    std::unique_ptr<SourceMap> source_map_; // null: not wanted
-    std::unique_ptr<CostMeter> meter_;      // null: costs are the model's
-    Nanoseconds select_at_{0};
+    std::uint64_t keep_alive_at_ = 0;           // not before this tick
+    std::uint64_t timers_at_ = kTimersEvery;    // tick_ of the next pass that runs them
+    std::optional<Startup> startup_;            // set once the core is open
+    std::optional<ChannelSelection> selection_; // set once the core is open
+    std::optional<MessageSources> sources_;     // none: not wanted
+    std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
     std::vector<Peer*> left_;         // gone peers, to be released at the end of this progress
     bool left_reported_ = false;      // a notice has said that peers are left to other transports
     std::vector<Peer*> disconnected_; // to be taken down at the end of this progress

@@ -83,15 +83,16 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     address.key = environment_.random->next();
     address.host = environment_.host;
     open_paths(parameters);
-    plan(parameters);
+    const ChannelPlan channels = plan(parameters);
     cqs_.resize(rails_.size());
-    open_sharing(parameters);
+    open_sharing(parameters, channels);
     if (Status status = open_rails(depth, address, text); !status.ok()) {
         return status;
     }
     address_ = encode(address);
-    open_connections(parameters, address.key);
-    open_protocol(parameters, depth);
+    open_connections(parameters, address.key, channels);
+    open_selection(parameters, channels);
+    open_protocol(parameters, depth, channels);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         listen(i);
         report_notices(fabrics_[i]);
@@ -306,7 +307,7 @@ std::uint8_t Core::paths_of(std::uint32_t rail) const {
 }
 
 // The device with the fewest queue pairs bounds all.
-void Core::plan(const Parameters& parameters) {
+ChannelPlan Core::plan(const Parameters& parameters) {
     ChannelBounds bounds;
     for (const Rail* rail : rails_) {
         bounds.dynamically_connected =
@@ -316,17 +317,15 @@ void Core::plan(const Parameters& parameters) {
             bounds.queue_pairs = most;
         }
     }
-    channels_ = plan_channels(parameters, bounds);
-    if (environment_.maps_sources) {
-        source_map_ = std::make_unique<SourceMap>(environment_.clock->now());
-    }
-    for (const std::string& notice : channels_.notices) {
+    ChannelPlan channels = plan_channels(parameters, bounds);
+    for (const std::string& notice : channels.notices) {
         environment_.message(Severity::notice, notice);
     }
+    return channels;
 }
 
-void Core::open_sharing(const Parameters& parameters) {
-    if (channels_.sharing == Sharing::never) {
+void Core::open_sharing(const Parameters& parameters, const ChannelPlan& channels) {
+    if (channels.sharing == Sharing::never) {
         return;
     }
     SharedQueuePairs::Options options;
@@ -358,7 +357,7 @@ void Core::open_target(std::uint32_t rail) {
 // Adds what it costs to change DC targets, which the published costs leave out. A rail that does
 // not report it counts as a Connect-IB adapter (fabric/sim/machine.cc says where that number comes
 // from).
-void Core::know_changes(const Parameters& parameters) {
+ChannelCosts Core::model_costs(const Parameters& parameters) const {
     constexpr Nanoseconds kConnectIb{254};
     Nanoseconds most{0};
     for (const Rail* rail : rails_) {
@@ -367,25 +366,18 @@ void Core::know_changes(const Parameters& parameters) {
             most = std::max(most, info.target_change.count() > 0 ? info.target_change : kConnectIb);
         }
     }
-    model_costs_.change = static_cast<double>(most.count());
-    model_costs_.initiators = static_cast<std::size_t>(parameters.dc_initiators);
+    ChannelCosts costs;
+    costs.change = static_cast<double>(most.count());
+    costs.initiators = static_cast<std::size_t>(parameters.dc_initiators);
+    return costs;
 }
 
-void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
+void Core::open_connections(const Parameters& parameters, std::uint64_t key,
+                            const ChannelPlan& channels) {
     ConnectionManager::Options connect;
     connect.self = environment_.self;
     connect.key = key;
-    connect.ring_max = channels_.rings;
-    if (channels_.selects) {
-        const bool measured = std::string_view(parameters.channel_costs) == "measured";
-        if (measured && shared_ != nullptr) {
-            know_changes(parameters);
-        }
-        selector_ = std::make_unique<Selector>(model_costs_);
-        if (environment_.timed && measured) {
-            meter_ = std::make_unique<CostMeter>();
-        }
-    }
+    connect.ring_max = channels.rings;
     connect.scheduler = scheduler_options(parameters);
     connect.fault_tolerance = paths_->on();
     connect.failure_timeout = failure_timeout_;
@@ -393,31 +385,50 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
     connect.liveness = &liveness_;
     connect.witness = this;
-    connect.connect_max = channels_.connections;
-    connect.connect_pool = channels_.kept;
+    connect.connect_max = channels.connections;
+    connect.connect_pool = channels.kept;
     connect.clock = environment_.clock;
     connect.attended = &attended_;
     connect.random = environment_.random;
     connect.migration = migration_.get();
-    connect.chosen_idle = std::min(connect.chosen_idle, channels_.period);
-    connect.own_pause = channels_.period;
+    connect.chosen_idle = std::min(connect.chosen_idle, channels.period);
+    connect.own_pause = channels.period;
     connect.measure = environment_.measure;
-    connect.sharing = channels_.sharing;
+    connect.sharing = channels.sharing;
     connect.shared = shared_.get();
     ConnectionListener& connection_events = *this;
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
-    if (selector_ != nullptr) {
-        note_costs();
-    }
     const std::string_view mode = parameters.connect;
     StartupListener& startup_events = *this;
     startup_.emplace(Startup::Options{environment_.self,
                                       mode == "partial"  ? Startup::Mode::partial
                                       : mode == "static" ? Startup::Mode::all
                                                          : Startup::Mode::on_demand,
-                                      channels_.connections},
+                                      channels.connections},
                      startup_events);
+}
+
+void Core::open_selection(const Parameters& parameters, const ChannelPlan& channels) {
+    const bool measured =
+        channels.selects && std::string_view(parameters.channel_costs) == "measured";
+    if (environment_.timed && measured) {
+        meter_ = std::make_unique<CostMeter>();
+    }
+    ChannelSelection::Options options;
+    options.selects = channels.selects;
+    options.period = channels.period;
+    options.sharing = channels.sharing;
+    options.rings = channels.rings;
+    options.costs = measured && shared_ != nullptr ? model_costs(parameters) : ChannelCosts{};
+    options.meter = meter_.get();
+    selection_.emplace(options, peers_, *connections_, counters_);
+    if (channels.selects) {
+        selection_->note_costs();
+    }
+    if (environment_.maps_sources) {
+        sources_.emplace(peers_, environment_.clock->now());
+    }
 }
 
 Bytes Core::unexpected_memory(const Parameters& parameters) const {
@@ -428,7 +439,8 @@ Bytes Core::unexpected_memory(const Parameters& parameters) const {
                : std::clamp(shm::default_memory(environment_.local_processes), kLeast, kMost);
 }
 
-void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
+void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
+                         const ChannelPlan& channels) {
     Protocol::Options protocol;
     protocol.eager_limit = first_eager_limit(parameters);
     // One limit for all peers: the best one for peers of other hosts costs those of this host
@@ -445,7 +457,7 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     }
     protocol.active_max = std::max(protocol.active_max, kActiveMax);
     protocol.put = std::string_view(parameters.rendezvous) == "put";
-    protocol.connect_threshold = channels_.connect_threshold;
+    protocol.connect_threshold = channels.connect_threshold;
     protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;

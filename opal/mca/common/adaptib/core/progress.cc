@@ -105,6 +105,25 @@ inline bool Core::nothing_else() const {
     return events;
 }
 
+// Polls the rings and the datagram queue, and times both.
+std::size_t Core::time_channels() {
+    const Clock& clock = *environment_.clock;
+    const std::size_t rings = rings_->hot();
+    const Nanoseconds before = clock.now();
+    const Nanoseconds start = clock.now();
+    Delivery::Stopwatch stopwatch{start - before, Nanoseconds{0}};
+    delivery_->time_by(&stopwatch);
+    const std::size_t from_rings = rings_->take_one_each();
+    const Nanoseconds middle = clock.now();
+    const Nanoseconds of_rings = stopwatch.aside;
+    const std::size_t from_queue = poll_datagrams();
+    const Nanoseconds end = clock.now();
+    delivery_->time_by(nullptr);
+    meter_->add_rings(middle - start - of_rings, stopwatch.clock, rings, from_rings);
+    meter_->add_queue(end - middle - (stopwatch.aside - of_rings), stopwatch.clock, from_queue);
+    return from_rings + from_queue;
+}
+
 // True if no fabric in use has anything to poll for.
 inline bool Core::is_idle() const {
     const PollHint* const poll_hint = fabrics_.front().poll_hint;
@@ -213,7 +232,7 @@ void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key,
 void Core::housekeeping() {
     protocol_->update_levels();
     if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
-        note_costs();
+        selection_->note_costs();
     }
     connections_->note_activity();
     poll_events();
