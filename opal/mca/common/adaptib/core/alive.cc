@@ -30,7 +30,7 @@ bool Core::is_awaited(const Peer& peer) const {
            peer.repair.active || (link != nullptr && link->unacknowledged());
 }
 
-void Core::open_responder(Attached& attached, const ProcessAddress& address) {
+void Core::open_responder(AttachedFabric& attached, const ProcessAddress& address) {
     const auto& rails = attached.fabric->rails();
     if (rails[0]->info().link_layer == LinkLayer::memory) {
         return; // the operating system says whether processes of this host live

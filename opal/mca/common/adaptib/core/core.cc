@@ -91,7 +91,7 @@ void Core::drain(Nanoseconds limit) {
             std::this_thread::yield(); // to a process that has to take the data
         }
     }
-    for (Attached& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_) {
         report_notices(attached);
     }
 }
@@ -123,7 +123,7 @@ Nanoseconds Core::deadline() const {
     if (!paths_->all_up()) {
         answers = std::min(answers, probes_->deadline());
     }
-    for (const Attached& attached : fabrics_) {
+    for (const AttachedFabric& attached : fabrics_) {
         answers = std::min(answers, attached.datagrams->deadline());
     }
     const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
@@ -133,7 +133,7 @@ Nanoseconds Core::deadline() const {
 
 void Core::run_timers() {
     static_cast<void>(attended_.now()); // this process is polling, whether anything waits or not
-    for (Attached& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_) {
         if (attached.answerer != nullptr) {
             attached.answerer->beat();
         }

@@ -38,6 +38,7 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "connect/connection_manager.h"
+#include "core/attached_fabric.h"
 #include "core/channel_selection.h"
 #include "core/contacts.h"
 #include "core/credit_return.h"
@@ -45,6 +46,7 @@
 #include "core/delivery.h"
 #include "core/message_sources.h"
 #include "core/ring_poller.h"
+#include "core/routes.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
 #include "peer/peer_table.h"
@@ -125,7 +127,7 @@ public:
     // Likewise for atomics: the peer (or loopback) itself or its amo_peer. Errors: as get_peer.
     Status get_for_atomics(Peer& peer, Peer*& out);
     Status get_loopback_for_atomics(Peer*& out) {
-        return get_loopback(atomic_loopback_, last_fabric(), out);
+        return get_loopback(atomic_loopback_, routes_->last_fabric(), out);
     }
     // Null: the peer has no amo_peer.
     Peer* amo_peer_of(const Peer& peer) const { return amo_peers_.find(peer.name); }
@@ -179,28 +181,6 @@ public:
     void on_process_ended(std::uint64_t name) { ended_.report(name); }
 
 private:
-    // A fabric in use.
-    struct Attached {
-        std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
-        std::unique_ptr<Fabric> fabric;
-        const PollHint* poll_hint = nullptr; // the fabric's poll hint
-        std::size_t notices_reported = 0;
-        bool used = false; // a peer uses it
-        RailRange rails;
-        bool device = false; // its rails are those of RDMA devices
-        Bytes eager_limit = 0;
-        Bytes most_eager = 0; // if above eager_limit: timing copies may raise the limit to this
-        Bytes ring_bytes = 0;
-        bool target_assisted = false;    // small one-sided ops may be target-assisted
-        bool cooperative_copies = false; // long data may be copied cooperatively
-        std::optional<WayChoice::Way>
-            only_copies; // of CooperativeCopyChoices: the only way the user allows
-        std::unique_ptr<DatagramChannel> datagrams;
-        std::vector<CompletionFilter> filters; // one per rail
-        DatagramChannel::Receiver receiver;
-        std::vector<RailAddress> addresses; // of its rails, as last told to peers
-    };
-
     // Depth of each rail's completion queue, where the rail allows it.
     static constexpr std::uint32_t kCompletionDepth = 4096;
 
@@ -213,7 +193,6 @@ private:
     bool migrates(std::uint32_t rail) const;
     std::uint8_t rail_flags(std::uint32_t rail) const;
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
-    std::uint8_t paths_of(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     ChannelPlan plan(const Parameters& parameters);
     void open_sharing(const Parameters& parameters, const ChannelPlan& channels);
@@ -231,7 +210,7 @@ private:
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
-    bool has_several_adapters(const Attached& attached) const;
+    bool has_several_adapters(const AttachedFabric& attached) const;
     bool serves_atomics(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
 
@@ -243,19 +222,14 @@ private:
     Status make_peer(std::uint64_t name, Why why, Peer*& out);
     Status make_amo_peer(const Peer& peer, Why why, Peer*& out);
     Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
-    std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
-    std::uint32_t published_rate(std::uint32_t rail) const; // MB/s
     Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
     template <typename F> void for_each_peer(F&& f) const {
         peers_.for_each(f);
         amo_peers_.for_each(f);
     }
     Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
-    bool route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const;
-    bool choose_route(const ProcessAddress& address, PeerRoute& out) const;
-    std::string why_no_route(const ProcessAddress& address) const;
     void refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle);
-    void report_notices(Attached& attached);
+    void report_notices(AttachedFabric& attached);
     Status look_up(std::uint64_t name, ProcessAddress& out);
     void tear_down_peers();
 
@@ -264,7 +238,7 @@ private:
     static const char* why_gone(const Peer& peer);
     void on_peers_changed();
     void end_peers(const std::vector<Peer*>& gone);
-    static void take_datagrams(Attached& attached);
+    static void take_datagrams(AttachedFabric& attached);
     bool leaves(Peer& peer) override;
     void release_left_peers();
 
@@ -280,7 +254,7 @@ private:
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
 
     // alive.cc
-    void open_responder(Attached& attached, const ProcessAddress& address);
+    void open_responder(AttachedFabric& attached, const ProcessAddress& address);
     void attend(Peer& peer);
     void ask_for(Peer& peer, Nanoseconds every);
     Reach look_for(Peer& peer);
@@ -308,9 +282,9 @@ private:
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                      const MessageHeader& header, const std::byte* body);
     void poll_events();
-    void poll_events(Attached& attached);
+    void poll_events(AttachedFabric& attached);
     void fail_peers_on(std::uint32_t rail);
-    void on_address_changed(Attached& attached, std::uint32_t rail);
+    void on_address_changed(AttachedFabric& attached, std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);
@@ -363,7 +337,8 @@ private:
     Environment environment_;
     AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
     Counters& counters_;
-    std::vector<Attached> fabrics_;
+    std::vector<AttachedFabric> fabrics_;
+    std::optional<Routes> routes_;                      // set once the fabrics are attached
     std::vector<Rail*> rails_;                          // of all fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one per rail
     std::unique_ptr<SharedQueuePairs> shared_;          // null: none
@@ -381,7 +356,6 @@ private:
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    std::uint32_t paths_per_port_ = 0;
     std::optional<RingPoller> rings_; // these three are set once the core is open
     std::optional<Delivery> delivery_;
     std::optional<CreditReturn> credit_;

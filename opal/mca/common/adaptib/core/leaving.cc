@@ -86,7 +86,7 @@ void Core::end_peers(const std::vector<Peer*>& gone) {
 }
 
 // Empties the fabric's queues, within bounds. Each poll looks at the first port and at one other.
-void Core::take_datagrams(Attached& attached) {
+void Core::take_datagrams(AttachedFabric& attached) {
     std::size_t idle = 0; // consecutive polls that found nothing
     for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
         idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;

@@ -61,7 +61,7 @@ Status Core::create(const Parameters& parameters, const Environment& environment
 
 Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
                   std::string& text) {
-    fabrics_.reserve(fabrics.size()); // an Attached must not move
+    fabrics_.reserve(fabrics.size()); // an AttachedFabric must not move
     std::size_t room = kMaxRails;
     for (std::unique_ptr<Fabric>& fabric : fabrics) {
         const std::size_t others = fabrics.size() - fabrics_.size() - 1; // each gets at least one
@@ -71,7 +71,13 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
         }
         room = kMaxRails - rails_.size();
     }
-    paths_per_port_ = static_cast<std::uint32_t>(parameters.paths_per_port);
+    std::vector<RailRange> ranges;
+    for (const AttachedFabric& attached : fabrics_) {
+        ranges.push_back(attached.rails);
+    }
+    routes_.emplace(Routes::Options{environment_.self, environment_.host, environment_.left_out,
+                                    static_cast<std::uint32_t>(parameters.paths_per_port)},
+                    rails_, ranges);
     open_migration(parameters);
     std::uint32_t depth = kCompletionDepth;
     for (const Rail* rail : rails_) {
@@ -110,7 +116,7 @@ void Core::check_threshold(const Parameters& parameters) {
         (environment_.self & 0xffffffffu) != 0) {
         return;
     }
-    for (const Attached& attached : fabrics_) {
+    for (const AttachedFabric& attached : fabrics_) {
         const bool fixed = attached.device || parameters.eager_limit >= 0;
         if (fixed && threshold < attached.eager_limit) {
             environment_.message(
@@ -160,7 +166,7 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     const bool target_assisted = direct && std::string_view(parameters.small_one_sided) == "auto";
     const std::string_view long_copies = parameters.long_copies;
     const bool cooperative_copies = direct && long_copies != "alone";
-    Attached attached;
+    AttachedFabric attached;
     attached.fabric = std::move(fabric);
     attached.poll_hint = attached.fabric->poll_hint();
     attached.rails = range;
@@ -222,7 +228,7 @@ std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
 // Opens the queues of each rail, and fills in how peers reach it.
 Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text) {
     PathListener& paths = *this;
-    for (Attached& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_) {
         Rail& first = *rails_[attached.rails.first];
         const RailList all = RailList(rails_).subspan(attached.rails.first, attached.rails.count);
         // Datagrams use the first rail alone if paths never change.
@@ -250,8 +256,8 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 address.rails.push_back({at.size, at.bytes,
                                          datagrams ? attached.datagrams->qp_number(port) : 0,
                                          datagrams ? attached.fabric->responder_qp(port) : 0,
-                                         paths_of(i), first_of_adapter(i), rail_flags(i),
-                                         published_rate(i), rails_[i]->info().name});
+                                         routes_->paths_of(i), first_of_adapter(i), rail_flags(i),
+                                         routes_->published_rate(i), rails_[i]->info().name});
             }
         }
         if (!status.ok()) {
@@ -292,18 +298,6 @@ void Core::open_paths(const Parameters& parameters) {
     probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, *datagram_paths_);
     silence_ = std::make_unique<SilenceWatch>(
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
-}
-
-// Several LIDs exist only where an administrator has configured them for this purpose. Flow labels
-// always exist, but may lead nowhere else.
-std::uint8_t Core::paths_of(std::uint32_t rail) const {
-    constexpr std::uint32_t kWorthwhile = 8; // test/study: more gain little, four miss some of it
-    const RailInfo& info = rails_[rail]->info();
-    if (paths_per_port_ > 0) {
-        return static_cast<std::uint8_t>(paths_per_port_);
-    }
-    const bool labels = info.link_layer == LinkLayer::ethernet;
-    return static_cast<std::uint8_t>(labels ? 1 : std::min(info.paths, kWorthwhile));
 }
 
 // The device with the fewest queue pairs bounds all.
@@ -451,7 +445,7 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
         })->eager_limit;
     protocol.active_max = fabrics_[0].datagrams->capacity();
     std::vector<RailRange> ranges;
-    for (const Attached& attached : fabrics_) {
+    for (const AttachedFabric& attached : fabrics_) {
         protocol.active_max = std::min(protocol.active_max, attached.datagrams->capacity());
         ranges.push_back(attached.rails);
     }
@@ -483,7 +477,7 @@ void Core::open_rings(const Parameters& parameters) {
 
 // An adapter's atomics are atomic only with each other, not with those of another adapter, through
 // which other peers may come.
-bool Core::has_several_adapters(const Attached& attached) const {
+bool Core::has_several_adapters(const AttachedFabric& attached) const {
     for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
         if (!rails_[i]->info().adapter.empty() && first_of_adapter(i) != attached.rails.first) {
             return true;
@@ -495,7 +489,7 @@ bool Core::has_several_adapters(const Attached& attached) const {
 // If a failure interrupts an adapter's atomic, nobody knows whether it was carried out.
 bool Core::serves_atomics(const Parameters& parameters) const {
     const std::string_view atomics = parameters.atomics;
-    const auto several = [this](const Attached& attached) {
+    const auto several = [this](const AttachedFabric& attached) {
         return has_several_adapters(attached);
     };
     if (atomics != "auto") {
@@ -510,7 +504,7 @@ bool Core::serves_atomics(const Parameters& parameters) const {
         }
         return atomics == "target";
     }
-    return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const Attached& attached) {
+    return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const AttachedFabric& attached) {
         const auto last = rails_.begin() + attached.rails.end();
         const bool able = std::all_of(rails_.begin() + attached.rails.first, last, [](auto* rail) {
             return rail->info().has(Capability::atomic64);

@@ -41,19 +41,10 @@ Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
         loopback.reset(); // an operation outside a registered range has failed it
     }
     if (loopback == nullptr) {
-        Attached& attached = fabrics_[fabric];
+        AttachedFabric& attached = fabrics_[fabric];
         ProcessAddress self;
         Status status = decode(address_.data(), address_.size(), self, environment_.wire_version);
-        PeerRoute route;
-        route.fabric = fabric;
-        route.local = attached.rails;
-        route.remote = attached.rails;
-        for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
-            const auto rail = static_cast<std::uint8_t>(i);
-            route.pairs[route.count++] = {rail, rail, 0};
-        }
-        route.total = route.count;
-        auto peer = new_peer(self, route);
+        auto peer = new_peer(self, routes_->to_itself(fabric));
         if (status.ok()) {
             status = connections_->open_loopback(*peer);
         }
@@ -73,7 +64,7 @@ Peer* Core::find_peer(std::uint64_t name, std::uint32_t fabric) const {
 }
 
 Status Core::get_for_atomics(Peer& peer, Peer*& out) {
-    if (peer.route.fabric == last_fabric()) {
+    if (peer.route.fabric == routes_->last_fabric()) {
         out = &peer;
         return kOk;
     }
@@ -97,11 +88,11 @@ Status Core::get_for_atomics(Peer& peer, Peer*& out) {
 // it is its own amo_peer.
 Status Core::make_amo_peer(const Peer& peer, Why why, Peer*& out) {
     PeerRoute route;
-    if (!route_over(last_fabric(), peer.address, route)) {
+    if (!routes_->route_over(routes_->last_fabric(), peer.address, route)) {
         out = peers_.find(peer.name);
         return kOk;
     }
-    Attached& attached = fabrics_[route.fabric];
+    AttachedFabric& attached = fabrics_[route.fabric];
     auto amo_peer = new_peer(peer.address, route);
     if (const Status status = wake_peer(*amo_peer, why, peer.address); !status.ok()) {
         return status;
@@ -139,77 +130,6 @@ Status Core::look_up(std::uint64_t name, ProcessAddress& out) {
     return status;
 }
 
-std::uint32_t Core::published_rate(std::uint32_t rail) const {
-    constexpr std::uint64_t kMega = 1'000'000;
-    const std::uint64_t rate = (rails_[rail]->info().rate.value + kMega - 1) / kMega;
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(rate, UINT32_MAX));
-}
-
-// Pairs the peer's rails that the fabric reaches with our own; rails of one fabric are published
-// consecutively.
-bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const {
-    const auto count = static_cast<std::uint32_t>(address.rails.size());
-    const RailRange local = fabrics_[fabric].rails;
-    const auto reached = [&](std::uint32_t index) {
-        const AddressRail& rail = address.rails[index];
-        return rails_[local.first]->is_reachable({rail.size, rail.bytes});
-    };
-    RailRange remote;
-    while (remote.first < count && !reached(remote.first)) {
-        ++remote.first;
-    }
-    while (remote.end() < count && reached(remote.end())) {
-        ++remote.count;
-    }
-    out.fabric = fabric;
-    out.local = local;
-    out.remote = remote;
-    pair_rails(
-        out, environment_.self < address.name,
-        [&](std::uint32_t own, std::uint32_t other) {
-            const AddressRail& rail = address.rails[other];
-            return rails_[own]->subnet_match({rail.size, rail.bytes});
-        },
-        [&](std::uint32_t own, std::uint32_t other) {
-            return std::min(published_rate(own), address.rails[other].rate);
-        });
-    add_paths(out, [&](std::uint32_t own, std::uint32_t other) {
-        const AddressRail& rail = address.rails[other];
-        return std::min({std::uint32_t{paths_of(own)}, std::uint32_t{rail.paths},
-                         rails_[own]->paths_to({rail.size, rail.bytes})});
-    });
-    return remote.count > 0;
-}
-
-bool Core::choose_route(const ProcessAddress& address, PeerRoute& out) const {
-    for (std::uint32_t fabric = 0; fabric < fabrics_.size(); ++fabric) {
-        if (route_over(fabric, address, out)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// REQUIRES: !choose_route(address).
-std::string Core::why_no_route(const ProcessAddress& address) const {
-    std::string text;
-    for (const Attached& attached : fabrics_) {
-        const Rail& rail = *rails_[attached.rails.first];
-        for (const AddressRail& other : address.rails) {
-            if (const std::string why = rail.why_out_of_reach({other.size, other.bytes});
-                !why.empty()) {
-                text += "Rail " + rail.info().name + ": " + why + ". ";
-                break;
-            }
-        }
-    }
-    if (text.empty() && address.host == environment_.host) {
-        text = "Both are on one host, but in different process namespaces, as containers are "
-               "that were not started with --pid=host: adaptib treats these as two hosts. ";
-    }
-    return text + (environment_.left_out.empty() ? "" : environment_.left_out + " ");
-}
-
 void Core::refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle) {
     const std::string text = peer_text(address.name, address.host) +
                              " cannot be reached from host " + environment_.host + obstacle;
@@ -224,7 +144,7 @@ void Core::refuse_peer(const ProcessAddress& address, Why why, const std::string
 }
 
 std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRoute& route) {
-    Attached& attached = fabrics_[route.fabric];
+    AttachedFabric& attached = fabrics_[route.fabric];
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        counters_);
     peer->life.ended = ended_.contains(address.name);
@@ -253,13 +173,13 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
         return status;
     }
     PeerRoute route;
-    if (!choose_route(address, route)) {
+    if (!routes_->choose(address, route)) {
         refuse_peer(address, why,
                     ": no rail of one process can talk to a rail of the other. " +
-                        why_no_route(address) + advice(Reason::unreachable));
+                        routes_->why_none(address) + advice(Reason::unreachable));
         return Status::error(Reason::unreachable);
     }
-    Attached& attached = fabrics_[route.fabric];
+    AttachedFabric& attached = fabrics_[route.fabric];
     auto peer = new_peer(address, route);
     if (Status status = wake_peer(*peer, why, address); !status.ok()) {
         return status;

@@ -131,7 +131,7 @@ inline bool Core::is_idle() const {
 }
 
 bool Core::others_idle() const {
-    return std::none_of(fabrics_.begin() + 1, fabrics_.end(), [](const Attached& attached) {
+    return std::none_of(fabrics_.begin() + 1, fabrics_.end(), [](const AttachedFabric& attached) {
         return attached.used && (attached.poll_hint == nullptr || !attached.poll_hint->idle());
     });
 }
@@ -150,7 +150,7 @@ std::size_t Core::poll_datagrams() {
 
 std::size_t Core::poll_completions() {
     std::size_t events = 0;
-    for (Attached& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_) {
         if (attached.used) {
             for (CompletionFilter& filter : attached.filters) {
                 events += filter.poll(kCompletionBudget);
@@ -170,7 +170,7 @@ Peer* Core::sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t fr
     }
     if (peer->route.fabric != fabric) { // the datagram is for its amo_peer, if it may have one
         Peer* amo_peer = amo_peers_.find(from);
-        if (amo_peer == nullptr && fabric == last_fabric()) {
+        if (amo_peer == nullptr && fabric == routes_->last_fabric()) {
             static_cast<void>(make_amo_peer(*peer, Why::datagram, amo_peer));
         }
         peer = amo_peer != nullptr && amo_peer->route.fabric == fabric ? amo_peer : nullptr;
@@ -301,7 +301,7 @@ bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
 // old one, so all paths over the rail are made anew, as after a port error. They are probed at
 // once; what is sent over them tells the rail's new address. Many such events change nothing (a
 // further address of the host).
-void Core::on_address_changed(Attached& attached, std::uint32_t rail) {
+void Core::on_address_changed(AttachedFabric& attached, std::uint32_t rail) {
     const std::uint32_t index = attached.rails.first + rail;
     const RailAddress now = rails_[index]->address();
     RailAddress& told = attached.addresses[rail];
@@ -326,21 +326,21 @@ void Core::on_address_changed(Attached& attached, std::uint32_t rail) {
 }
 
 void Core::poll_events() {
-    for (Attached& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_) {
         poll_events(attached);
         report_notices(attached);
     }
 }
 
 // Passes the fabric's notices on; it may have some only once there is a peer.
-void Core::report_notices(Attached& attached) {
+void Core::report_notices(AttachedFabric& attached) {
     const std::vector<std::string>& notices = attached.fabric->notices();
     while (attached.notices_reported < notices.size()) {
         environment_.message(Severity::notice, notices[attached.notices_reported++]);
     }
 }
 
-void Core::poll_events(Attached& attached) {
+void Core::poll_events(AttachedFabric& attached) {
     Event event;
     while (attached.fabric->poll_event(event)) {
         if (event.rail >= attached.rails.count) {
