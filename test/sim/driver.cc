@@ -21,7 +21,7 @@ Status Driver::peer(std::uint32_t rank, std::uint32_t to, Peer*& out) {
     if (rank == to) {
         return kOk;
     }
-    const Status status = core(rank).get_peer(name(to), out);
+    const Status status = core(rank).peers().get(name(to), out);
     if (status.ok()) {
         peers_[{rank, to}] = out;
     }
@@ -134,7 +134,7 @@ Started Driver::one_sided(std::uint32_t rank, std::uint32_t to, const OneSidedOp
                           const Registration* region, bool at_once, UserRequest& request) {
     Started started;
     Peer* target = nullptr;
-    started.status = rank == to ? core(rank).get_loopback(target) : peer(rank, to, target);
+    started.status = rank == to ? core(rank).peers().get_loopback(target) : peer(rank, to, target);
     if (!started.status.ok()) {
         return started;
     }

@@ -84,7 +84,7 @@ bool Ranks::start(std::string& text) {
 
 Peer* Ranks::peer(std::size_t from, std::size_t to) {
     Peer* peer = nullptr;
-    return core(from).get_peer(name(to), peer).ok() ? peer : nullptr;
+    return core(from).peers().get(name(to), peer).ok() ? peer : nullptr;
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -496,14 +496,14 @@ TEST(Connections, TheLoopbackGetsRoomFromIdleOnes) {
         faults.plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .nth = nth});
     }
     Peer* self = nullptr;
-    Status status = ranks->core(0).get_loopback(self);
+    Status status = ranks->core(0).peers().get_loopback(self);
     EXPECT_EQ(status, Status::error(Reason::no_memory));
     for (int tries = 0; tries < 20 && !status.ok(); ++tries) { // tries again, as osc/rdma does
         // Lets time pass, in which the connection to 2 is idle.
         for (int message = 0; message < 3000; ++message) {
             carry(*ranks, 0, 1, 100);
         }
-        status = ranks->core(0).get_loopback(self);
+        status = ranks->core(0).peers().get_loopback(self);
     }
     ASSERT_TRUE(status.ok());
     EXPECT_LE(ranks->counters(0).connections_open, 2u) << "one was closed, and this one is open";

@@ -113,7 +113,7 @@ DatagramChannel::Standing Core::standing_of(Peer& peer, Nanoseconds since) {
 void Core::take_ended_processes() {
     std::vector<Peer*> gone;
     ended_.take([&](std::uint64_t name) {
-        for (Peer* peer : {peers_.find(name), amo_peers_.find(name)}) {
+        for (Peer* peer : {peers_->find(name), peers_->find_amo_peer(name)}) {
             if (peer == nullptr) {
                 continue;
             }
@@ -134,7 +134,7 @@ void Core::watch_processes() {
     std::unordered_set<const Peer*> awaited;
     std::vector<Peer*> ended;
     protocol_->for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
-    for_each_peer([&](Peer& peer) {
+    peers_->for_each([&](Peer& peer) {
         if (peer.state == ConnectState::failed || peer.disconnect_received) {
             return;
         }

@@ -20,23 +20,23 @@ constexpr Nanoseconds kListenEvery{10'000'000}; // between two polls of the fabr
 // Queue pairs are destroyed before the memory that they use.
 Core::~Core() {
     if (protocol_ != nullptr) {
-        for_each_peer([this](Peer& peer) {
+        peers_->for_each([this](Peer& peer) {
             connections_->close(peer, ConnectState::failed);
             protocol_->forget(peer);
             paths_->remove(peer);
             life_->forget(peer);
         });
     }
-    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
-        if (*loopback != nullptr) {
-            connections_->close(**loopback, ConnectState::failed);
-            protocol_->forget(**loopback);
-        }
+    if (peers_) {
+        peers_->for_each_loopback([this](Peer& loopback) {
+            connections_->close(loopback, ConnectState::failed);
+            protocol_->forget(loopback);
+        });
     }
     protocol_.reset();
-    peers_.clear();
-    amo_peers_.clear();
-    counters_.peers = 0;
+    if (peers_) {
+        peers_->clear();
+    }
 }
 
 std::size_t Core::migrate_paths(Peer& peer) {
@@ -48,7 +48,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
     const Nanoseconds start = environment_.clock->now();
     const auto left = [this] {
         std::vector<Peer*> found;
-        for_each_peer([&](Peer& peer) {
+        peers_->for_each([&](Peer& peer) {
             if (protocol_->has_messages_of(peer)) {
                 found.push_back(&peer);
             }
@@ -103,7 +103,7 @@ void Core::drain(Nanoseconds limit) {
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
     bool last_words = !disconnected_.empty();
-    for_each_peer([&](Peer& peer) {
+    peers_->for_each([&](Peer& peer) {
         const DatagramLink* link = peer.datagram.link.get();
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
                                   peer.ring_out->flushed();
@@ -167,7 +167,7 @@ void Core::run_timers() {
     }
     if (now >= forgive_unconnected_at_) [[unlikely]] {
         forgive_unconnected_at_ = Nanoseconds::max();
-        for_each_peer([this](Peer& peer) {
+        peers_->for_each([this](Peer& peer) {
             if (std::exchange(peer.unconnected_paths, 0) != 0) {
                 connections_->improve(peer);
             }
@@ -212,7 +212,7 @@ std::string Core::weights_report() const {
     constexpr std::size_t kMostPeers = 16;
     std::string text;
     std::size_t peers = 0;
-    for_each_peer([&](const Peer& peer) {
+    peers_->for_each([&](const Peer& peer) {
         constexpr std::array<const char*, 3> kOf{" of reads", " of writes", " of both"}; // by Mix
         const Scheduler* const scheduler = peer.scheduler.get();
         if (peer.route.count < 2 || scheduler == nullptr) {

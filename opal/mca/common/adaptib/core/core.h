@@ -45,11 +45,12 @@
 #include "core/datagram_paths.h"
 #include "core/delivery.h"
 #include "core/message_sources.h"
+#include "core/peer_directory.h"
 #include "core/ring_poller.h"
 #include "core/routes.h"
+#include "core/severity.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
-#include "peer/peer_table.h"
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
@@ -64,8 +65,6 @@
 #include "select/policy.h"
 
 namespace adaptib {
-
-enum class Severity : std::uint8_t { notice, failure };
 
 class Core final : private ConnectionListener,
                    private PathListener,
@@ -88,7 +87,7 @@ public:
         const Clock* clock = nullptr;
         Random* random = nullptr;
         Counters* counters = nullptr;
-        std::function<void(Severity, const std::string&)> message;
+        MessageFunction message;
         bool maps_sources = false;    // record messages by source and time, for source_map()
         const bool* yields = nullptr; // the process yields its CPU when it found nothing; null: no
         // Idle passes at most this far apart (base/spin.h) show that the caller does nothing but
@@ -114,24 +113,7 @@ public:
     // The address blob to publish; peers look it up.
     const std::vector<std::byte>& address() const { return address_; }
 
-    // Reason for looking a peer up. user: an operation needs it. offer: the caller offers it to its
-    // own user, and another transport takes it if it cannot be reached. datagram: a datagram from
-    // it has arrived.
-    enum class Why : std::uint8_t { user, offer, datagram };
-    // `out` is null for this process itself. Errors: unreachable, version, bad_wire, no_permission;
-    // a message has been given then (for Why::offer, once for all peers).
-    Status get_peer(std::uint64_t name, Peer*& out, Why why = Why::user);
-
-    // The peer record of this process itself, for one-sided operations; made at the first of them.
-    Status get_loopback(Peer*& out);
-    // Likewise for atomics: the peer (or loopback) itself or its amo_peer. Errors: as get_peer.
-    Status get_for_atomics(Peer& peer, Peer*& out);
-    Status get_loopback_for_atomics(Peer*& out) {
-        return get_loopback(atomic_loopback_, routes_->last_fabric(), out);
-    }
-    // Null: the peer has no amo_peer.
-    Peer* amo_peer_of(const Peer& peer) const { return amo_peers_.find(peer.name); }
-
+    PeerDirectory& peers() { return *peers_; }
     Protocol& protocol() { return *protocol_; }
     ConnectionManager& connections() { return *connections_; }
     Startup& startup() { return *startup_; }
@@ -206,6 +188,7 @@ private:
     Bytes unexpected_memory(const Parameters& parameters) const;
     void open_protocol(const Parameters& parameters, std::uint32_t depth,
                        const ChannelPlan& channels);
+    void open_peers();
     void open_rings(const Parameters& parameters);
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
@@ -217,23 +200,8 @@ private:
     // core.cc
     std::string weights_report() const;
 
-    // peers.cc
-    std::unique_ptr<Peer> new_peer(const ProcessAddress& address, const PeerRoute& route);
-    Status make_peer(std::uint64_t name, Why why, Peer*& out);
-    Status make_amo_peer(const Peer& peer, Why why, Peer*& out);
-    Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
-    Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
-    template <typename F> void for_each_peer(F&& f) const {
-        peers_.for_each(f);
-        amo_peers_.for_each(f);
-    }
-    Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
-    void refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle);
-    void report_notices(AttachedFabric& attached);
-    Status look_up(std::uint64_t name, ProcessAddress& out);
-    void tear_down_peers();
-
     // leaving.cc
+    void tear_down_peers();
     void on_refused(Peer& peer, Status status, std::string text);
     static const char* why_gone(const Peer& peer);
     void on_peers_changed();
@@ -278,10 +246,10 @@ private:
     std::size_t look_after_others(bool idle);
     std::size_t poll_datagrams();
     std::size_t poll_completions();
-    Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                      const MessageHeader& header, const std::byte* body);
     void poll_events();
+    void report_notices(AttachedFabric& attached);
     void poll_events(AttachedFabric& attached);
     void fail_peers_on(std::uint32_t rail);
     void on_address_changed(AttachedFabric& attached, std::uint32_t rail);
@@ -349,10 +317,7 @@ private:
     std::optional<Contacts> contacts_;
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
-    PeerTable peers_;
-    PeerTable amo_peers_;
-    std::unique_ptr<Peer> loopback_;
-    std::unique_ptr<Peer> atomic_loopback_; // if there are several fabrics
+    std::optional<PeerDirectory> peers_; // set once the core is open
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
@@ -369,7 +334,6 @@ private:
     std::optional<MessageSources> sources_;     // none: not wanted
     std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
     std::vector<Peer*> left_;         // gone peers, to be released at the end of this progress
-    bool left_reported_ = false;      // a notice has said that peers are left to other transports
     std::vector<Peer*> disconnected_; // to be taken down at the end of this progress
     std::vector<Peer*> broken_;       // the next pass with timers tells the user of them
     BrokenHandler broken_handler_ = nullptr;

@@ -140,12 +140,8 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             return;
         }
     };
-    for_each_peer(look);
-    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
-        if (*loopback != nullptr) {
-            look(**loopback);
-        }
-    }
+    peers_->for_each(look);
+    peers_->for_each_loopback(look);
 }
 
 // Takes a path that is up again into the connection. Repairs the connection without a path that has
@@ -184,8 +180,8 @@ void Core::on_early_request(Peer& peer, const ConnectBody& body) {
 }
 
 bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
-    Peer* peer = peers_.find(name);
-    if (peer == nullptr && !make_peer(name, Why::user, peer).ok()) {
+    Peer* peer = nullptr;
+    if (!peers_->find_or_make(name, peer, PeerDirectory::Why::user).ok()) {
         return false;
     }
     if (peer->datagram.handle != nullptr && !peer->released) { // else contacted and released since
@@ -202,7 +198,7 @@ void Core::on_broken(Peer& peer) { broken_.push_back(&peer); }
 // A failed peer's record stays, so the list may wait until a later pass.
 void Core::report_broken() {
     for (const Peer* broken : std::exchange(broken_, {})) {
-        Peer* peer = peers_.find(broken->name); // the user does not know amo_peers
+        Peer* peer = peers_->find(broken->name); // the user does not know amo_peers
         if (peer != nullptr && broken_handler_ != nullptr) {
             broken_handler_(broken_context_, *peer);
         }

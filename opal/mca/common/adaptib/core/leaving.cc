@@ -52,7 +52,7 @@ void Core::on_refused(Peer& peer, Status status, std::string text) {
 // A fabric reports that some of its peers have gone, or refuse this process.
 void Core::on_peers_changed() {
     std::vector<Peer*> gone;
-    for_each_peer([&](Peer& peer) {
+    peers_->for_each([&](Peer& peer) {
         if (peer.datagram.handle == nullptr || peer.state == ConnectState::failed) {
             return;
         }
@@ -120,6 +120,40 @@ void Core::release_left_peers() {
         peer->datagrams.forget(peer->datagram);
         paths_->forget(*peer);
         protocol_->on_torn_down(*peer);
+    }
+}
+
+// A finished peer keeps its record, so that its sequence numbers continue should it come back; its
+// connection, rings and mappings are released.
+void Core::tear_down_peers() {
+    release_left_peers();
+    std::vector<Peer*> disconnected;
+    std::swap(disconnected, disconnected_);
+    for (Peer* peer : disconnected) {
+        if (peer->state == ConnectState::failed) {
+            continue;
+        }
+        if (peer->repair.wanted || peer->interrupted) {
+            peer->teardown_pending =
+                false; // our answer may be lost; finish once it is under way again
+            continue;
+        }
+        if ((peer->ring_out != nullptr && !peer->ring_out->settled()) ||
+            !connections_->drained(*peer)) {
+            disconnected_.push_back(peer); // our answer to its disconnect is under way
+            continue;
+        }
+        connections_->close(*peer, ConnectState::idle);
+        const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
+        const DatagramLink* link = peer->datagram.link.get();
+        if (peer->released && early == nullptr && peer->early == nullptr &&
+            (link == nullptr || !link->busy())) {
+            peer->datagram.handle.reset();
+        }
+        protocol_->on_torn_down(*peer);
+        if (early != nullptr) {
+            connections_->on_early_request(*peer, *early);
+        }
     }
 }
 

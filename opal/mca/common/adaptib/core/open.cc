@@ -97,8 +97,10 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     }
     address_ = encode(address);
     open_connections(parameters, address.key, channels);
-    open_selection(parameters, channels);
     open_protocol(parameters, depth, channels);
+    open_peers();
+    open_selection(parameters, channels);
+    open_rings(parameters);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         listen(i);
         report_notices(fabrics_[i]);
@@ -416,12 +418,12 @@ void Core::open_selection(const Parameters& parameters, const ChannelPlan& chann
     options.rings = channels.rings;
     options.costs = measured && shared_ != nullptr ? model_costs(parameters) : ChannelCosts{};
     options.meter = meter_.get();
-    selection_.emplace(options, peers_, *connections_, counters_);
+    selection_.emplace(options, peers_->peers(), *connections_, counters_);
     if (channels.selects) {
         selection_->note_costs();
     }
     if (environment_.maps_sources) {
-        sources_.emplace(peers_, environment_.clock->now());
+        sources_.emplace(peers_->peers(), environment_.clock->now());
     }
 }
 
@@ -464,7 +466,19 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
     ProtocolListener& protocol_events = *this;
     protocol_ = std::make_unique<Protocol>(protocol, rails_, ranges, *connections_, counters_,
                                            protocol_events);
-    open_rings(parameters);
+}
+
+void Core::open_peers() {
+    PeerDirectory::Options options;
+    options.self = environment_.self;
+    options.host = environment_.host;
+    options.wire_version = environment_.wire_version;
+    options.bootstrap = environment_.bootstrap;
+    options.address = &address_;
+    options.message = environment_.message;
+    peers_.emplace(options,
+                   PeerDirectory::Parts{fabrics_, *routes_, *paths_, *datagram_paths_, *contacts_,
+                                        ended_, *connections_, *protocol_, counters_});
 }
 
 void Core::open_rings(const Parameters& parameters) {
@@ -517,11 +531,11 @@ bool Core::serves_atomics(const Parameters& parameters) const {
 void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
     datagrams.judge_by([this, fabric](const DatagramTarget& target, Nanoseconds since) {
-        Peer* peer = find_peer(target.name, fabric);
+        Peer* peer = peers_->find(target.name, fabric);
         return peer == nullptr ? DatagramChannel::Standing::doubtful : standing_of(*peer, since);
     });
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
-        if (Peer* peer = find_peer(to, fabric); peer != nullptr && !leaves(*peer)) {
+        if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !leaves(*peer)) {
             protocol_->on_peer_failed(*peer,
                                       std::string(work_status_text(why)) + " on rail " +
                                           peer->datagrams.rail(peer->datagram.port).info().name);
@@ -536,7 +550,7 @@ void Core::listen(std::uint32_t fabric) {
         tolerate_faults(fabric);
     }
     datagrams.resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
-        Peer* peer = sender_of(fabric, from, key);
+        Peer* peer = peers_->sender_of(fabric, from, key);
         return peer == nullptr ? nullptr : &peer->datagram;
     });
     fabrics_[fabric].receiver = [this, fabric](std::uint64_t from, std::uint64_t key,
@@ -547,19 +561,19 @@ void Core::listen(std::uint32_t fabric) {
 
 void Core::tolerate_faults(std::uint32_t fabric) {
     const auto find = [this, fabric](std::uint64_t name) -> DatagramTarget* {
-        Peer* peer = find_peer(name, fabric);
+        Peer* peer = peers_->find(name, fabric);
         return peer == nullptr || peer->datagram.handle == nullptr ? nullptr : &peer->datagram;
     };
     const auto path_failed = [this, fabric](DatagramTarget& target,
                                             DatagramChannel::PathFailure failure,
                                             WorkStatus status) {
-        Peer* peer = find_peer(target.name, fabric);
+        Peer* peer = peers_->find(target.name, fabric);
         if (peer != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
             datagram_paths_->on_failure(*peer, failure, status);
         }
     };
     const auto answered = [this, fabric](DatagramTarget& target) {
-        Peer* peer = find_peer(target.name, fabric);
+        Peer* peer = peers_->find(target.name, fabric);
         if (peer != nullptr && DatagramPaths::heard_over(
                                    *peer, target.pair)) { // else the answer is for an earlier path
             paths_->report_success(*peer, target.pair);

@@ -160,35 +160,9 @@ std::size_t Core::poll_completions() {
     return events;
 }
 
-// Returns the sender of a datagram, maybe at first contact; null if it is not who it claims to be,
-// or if nothing is known of it.
-Peer* Core::sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key) {
-    Peer* peer = peers_.find(from);
-    if (peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) {
-        ++counters_.bad_packets;
-        return nullptr;
-    }
-    if (peer->route.fabric != fabric) { // the datagram is for its amo_peer, if it may have one
-        Peer* amo_peer = amo_peers_.find(from);
-        if (amo_peer == nullptr && fabric == routes_->last_fabric()) {
-            static_cast<void>(make_amo_peer(*peer, Why::datagram, amo_peer));
-        }
-        peer = amo_peer != nullptr && amo_peer->route.fabric == fabric ? amo_peer : nullptr;
-    }
-    if (peer == nullptr || peer->address.key != from_key) {
-        ++counters_.bad_packets;
-        return nullptr;
-    }
-    if (peer->datagram.handle == nullptr && !peer->datagram.coming &&
-        peer->state != ConnectState::failed) {
-        static_cast<void>(wake_peer(*peer, Why::datagram, peer->address));
-    }
-    return peer;
-}
-
 void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                        const MessageHeader& header, const std::byte* body) {
-    Peer* peer = sender_of(fabric, from, from_key);
+    Peer* peer = peers_->sender_of(fabric, from, from_key);
     if (peer == nullptr) {
         return;
     }
@@ -202,7 +176,7 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
 // A life_question does not belong here: it goes to a responder.
 void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                     std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
-    Peer* peer = sender_of(fabric, from, key);
+    Peer* peer = peers_->sender_of(fabric, from, key);
     if (peer == nullptr || peer->state == ConnectState::failed) {
         return;
     }
@@ -254,7 +228,7 @@ void Core::keep_alive() {
             last = &peer;
         }
     });
-    for_each_peer([&](Peer& peer) {
+    peers_->for_each([&](Peer& peer) {
         const bool waited_for =
             peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || awaited.contains(&peer);
         if (peer.state == ConnectState::open && waited_for && peer.ring_in.has_value() &&
@@ -268,7 +242,7 @@ void Core::keep_alive() {
 // ring, if these cannot move to another path.
 void Core::fail_peers_on(std::uint32_t rail) {
     const std::string& name = rails_[rail]->info().name;
-    for_each_peer([&](Peer& peer) {
+    peers_->for_each([&](Peer& peer) {
         const bool connected =
             peer.state == ConnectState::open || peer.state == ConnectState::closing;
         const std::size_t chosen = connected ? connections_->chosen_subchannel(peer) : 0;
