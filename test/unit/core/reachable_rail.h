@@ -22,6 +22,7 @@ public:
     Status obstacle = kOk; // error of creating a handle
     std::size_t tries = 0; // handles asked for
     std::vector<Reason> refused;
+    Reach known = Reach::unknown; // of all handles
 
 private:
     struct Memory final : public MemoryRegion {
@@ -39,6 +40,7 @@ private:
         }
         return obstacle;
     }
+    Reach reach_impl(const AddressHandle&) const override { return known; }
     void refuse_impl(const RailAddress&, Reason why) override { refused.push_back(why); }
 };
 

@@ -24,7 +24,7 @@ Core::~Core() {
             connections_->close(peer, ConnectState::failed);
             protocol_->forget(peer);
             paths_->remove(peer);
-            life_->forget(peer);
+            watch_->life().forget(peer);
         });
     }
     if (peers_) {
@@ -115,11 +115,11 @@ Core::Left Core::left() {
 }
 
 Nanoseconds Core::deadline() const {
-    if (startup_->is_due() || ended_.any_reported() ||
+    if (startup_->is_due() || watch_->ended().any_reported() ||
         (migration_ != nullptr && migration_->due())) {
         return Nanoseconds{0};
     }
-    Nanoseconds answers = std::min(paths_->deadline(), life_->deadline());
+    Nanoseconds answers = std::min(paths_->deadline(), watch_->life().deadline());
     if (!paths_->all_up()) {
         answers = std::min(answers, probes_->deadline());
     }
@@ -147,14 +147,14 @@ void Core::run_timers() {
     if (!contacts_->empty()) [[unlikely]] {
         contacts_->retry(now);
     }
-    if (ended_.any_reported()) [[unlikely]] {
-        take_ended_processes();
+    if (watch_->ended().any_reported()) [[unlikely]] {
+        end_peers(watch_->take_ended(*peers_));
     }
     if (!broken_.empty()) [[unlikely]] {
         report_broken();
     }
-    if (now >= watch_at_) {
-        watch_processes();
+    if (watch_->is_due(now)) {
+        end_peers(watch_->find_ended(*peers_, *protocol_));
     }
     if (now >= shrink_rings_at_) {
         shrink_idle_rings(now);
@@ -176,7 +176,7 @@ void Core::run_timers() {
     if (silence_->due(unsignaled_posts(), protocol_->work_outstanding())) {
         watch_silence();
     }
-    life_->run_timers();
+    watch_->life().run_timers();
     probes_->run_timers();
     paths_->run_timers();
     connections_->run_timers();
@@ -187,6 +187,16 @@ void Core::run_timers() {
     if (startup_->goes_on()) [[unlikely]] {
         startup_->connect_some();
     }
+}
+
+void Core::watch_silence() {
+    silence_->begin_look(unsignaled_posts());
+    connections_->for_each_connected([this](Peer& peer) {
+        if (datagram_paths_->reports_paths(peer)) {
+            silence_->look_at(peer);
+        }
+    });
+    silence_->end_look();
 }
 
 std::string Core::source_map() {

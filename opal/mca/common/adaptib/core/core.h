@@ -46,6 +46,7 @@
 #include "core/delivery.h"
 #include "core/message_sources.h"
 #include "core/peer_directory.h"
+#include "core/process_watch.h"
 #include "core/ring_poller.h"
 #include "core/routes.h"
 #include "core/severity.h"
@@ -71,8 +72,6 @@ class Core final : private ConnectionListener,
                    private PathObserver,
                    private PeerFailureListener,
                    private ContactListener,
-                   private Witness,
-                   private LifeAsker,
                    private StartupListener,
                    private ProtocolListener {
 public:
@@ -160,7 +159,7 @@ public:
     std::string source_map();
     // Tells that the process of that name has ended. Any thread may call at any time; a progress()
     // that runs timers acts on it.
-    void on_process_ended(std::uint64_t name) { ended_.report(name); }
+    void on_process_ended(std::uint64_t name) { watch_->ended().report(name); }
 
 private:
     // Depth of each rail's completion queue, where the rail allows it.
@@ -179,6 +178,7 @@ private:
     ChannelPlan plan(const Parameters& parameters);
     void open_sharing(const Parameters& parameters, const ChannelPlan& channels);
     ChannelCosts model_costs(const Parameters& parameters) const;
+    void open_responder(AttachedFabric& attached, const ProcessAddress& address);
     void open_target(std::uint32_t rail);
     void open_connections(const Parameters& parameters, std::uint64_t key,
                           const ChannelPlan& channels);
@@ -215,31 +215,13 @@ private:
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
     }
-    void watch_silence();
     // Changes with each post whose completion nothing waits for.
     std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
 
-    // alive.cc
-    void open_responder(AttachedFabric& attached, const ProcessAddress& address);
-    void attend(Peer& peer);
-    void ask_for(Peer& peer, Nanoseconds every);
-    Reach look_for(Peer& peer);
-    DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
-    void take_ended_processes();
-    void watch_processes();
-    void shrink_idle_rings(Nanoseconds now);
-    void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
-    // Witness
-    bool may_live(Peer& peer, Nanoseconds since) override;
-    // LifeAsker
-    bool has_responder(const Peer& peer, std::size_t pair) const override;
-    bool send_question(Peer& peer, std::size_t pair, const LifeBody& body) override;
-    bool is_awaited(const Peer& peer) const override;
-    void on_present(Peer& peer) override;
-
     // progress.cc
+    void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
     bool is_idle() const;
     bool others_idle() const;
     bool nothing_else() const;
@@ -258,6 +240,8 @@ private:
     std::size_t pass_with_timers(bool again);
     std::size_t time_channels();
     void housekeeping();
+    void watch_silence();
+    void shrink_idle_rings(Nanoseconds now);
     void keep_alive();
 
     // events.cc and the files of the subjects. ConnectionListener
@@ -296,8 +280,6 @@ private:
     void on_peer_disconnected(Peer& peer) override;
 
     Liveness liveness_;
-    EndedProcesses ended_;
-    Nanoseconds watch_at_{0};        // next check of the awaited processes
     Nanoseconds shrink_rings_at_{0}; // next release of idle rings' memory
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_reported_{0};
@@ -311,10 +293,10 @@ private:
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one per rail
     std::unique_ptr<SharedQueuePairs> shared_;          // null: none
     std::unique_ptr<PathRepository> paths_;
-    std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
-    std::unique_ptr<LifeWatch> life_;
-    std::optional<DatagramPaths> datagram_paths_; // these two are set once the core is open
+    std::unique_ptr<MigrationAgent> migration_;   // null: off, or no rail has it
+    std::optional<DatagramPaths> datagram_paths_; // these three are set once the core is open
     std::optional<Contacts> contacts_;
+    std::optional<ProcessWatch> watch_;
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
     std::optional<PeerDirectory> peers_; // set once the core is open

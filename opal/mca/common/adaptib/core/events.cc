@@ -67,7 +67,7 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
 void Core::on_interrupted(Peer& peer) {
     static_cast<void>(leaves(peer));
     protocol_->on_interrupted(peer);
-    life_->want(peer); // the repair needs an answer of the peer
+    watch_->life().want(peer); // the repair needs an answer of the peer
 }
 
 // Takes completions until there are none. Their handling may cause further ones, so the number is

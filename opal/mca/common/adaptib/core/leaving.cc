@@ -3,8 +3,8 @@
 // ended.
 //
 // There are three sources of that news: the fabric, by an event, for peers of this host; the
-// operating system, for peers that something waits for (core/alive.cc); and the runtime, for any
-// peer. All three lead to end_peers(). What the peer had sent is received first. A peer that
+// operating system, for peers that something waits for (core/process_watch.h); and the runtime, for
+// any peer. All three lead to end_peers(). What the peer had sent is received first. A peer that
 // nothing is wanted of any more has then left: its connection, ring and mapping are released, and
 // no path counts as failed. A peer that something is wanted of is lost, which is an error.
 //

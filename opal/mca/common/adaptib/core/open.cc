@@ -284,17 +284,18 @@ void Core::open_paths(const Parameters& parameters) {
     PathObserver& observer = *this;
     paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
     failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
+    PeerFailureListener& failures = *this;
+    datagram_paths_.emplace(rails_, *paths_, liveness_, failures);
+    watch_.emplace(
+        ProcessWatch::Options{environment_.clock, &attended_, environment_.random, &liveness_},
+        rails_, *paths_, *datagram_paths_, counters_);
     PathProbes::Options probes;
     probes.timeout = failure_timeout_;
     probes.liveness = &liveness_;
-    probes.witness = this;
-    LifeAsker& asker = *this;
-    life_ = std::make_unique<LifeWatch>(attended_, *environment_.random, counters_, asker);
-    probes.life = life_.get();
+    probes.witness = &*watch_;
+    probes.life = &watch_->life();
     probes.clock = &attended_;
     probes.random = environment_.random;
-    PeerFailureListener& failures = *this;
-    datagram_paths_.emplace(rails_, *paths_, liveness_, failures);
     ContactListener& contact_events = *this;
     contacts_.emplace(rails_, *datagram_paths_, liveness_, *environment_.clock, contact_events);
     probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, *datagram_paths_);
@@ -380,7 +381,7 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key,
     connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
     connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
     connect.liveness = &liveness_;
-    connect.witness = this;
+    connect.witness = &*watch_;
     connect.connect_max = channels.connections;
     connect.connect_pool = channels.kept;
     connect.clock = environment_.clock;
@@ -478,7 +479,7 @@ void Core::open_peers() {
     options.message = environment_.message;
     peers_.emplace(options,
                    PeerDirectory::Parts{fabrics_, *routes_, *paths_, *datagram_paths_, *contacts_,
-                                        ended_, *connections_, *protocol_, counters_});
+                                        watch_->ended(), *connections_, *protocol_, counters_});
 }
 
 void Core::open_rings(const Parameters& parameters) {
@@ -532,7 +533,8 @@ void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
     datagrams.judge_by([this, fabric](const DatagramTarget& target, Nanoseconds since) {
         Peer* peer = peers_->find(target.name, fabric);
-        return peer == nullptr ? DatagramChannel::Standing::doubtful : standing_of(*peer, since);
+        return peer == nullptr ? DatagramChannel::Standing::doubtful
+                               : watch_->standing_of(*peer, since);
     });
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !leaves(*peer)) {
@@ -582,6 +584,20 @@ void Core::tolerate_faults(std::uint32_t fabric) {
     if (fabrics_[fabric].datagrams->linked()) { // else lost datagrams stay lost
         attended_.at_most(failure_timeout_ / kLooks);
         fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, path_failed, answered);
+    }
+}
+
+void Core::open_responder(AttachedFabric& attached, const ProcessAddress& address) {
+    const auto& rails = attached.fabric->rails();
+    if (rails[0]->info().link_layer == LinkLayer::memory) {
+        return; // the operating system says whether processes of this host live
+    }
+    auto answerer = std::make_unique<LifeAnswerer>(address.name, address.key, attached.rails.first);
+    for (std::uint32_t i = 0; i < attached.rails.count; ++i) {
+        answerer->set_address(i, rails[i]->address());
+    }
+    if (attached.fabric->respond(*answerer, address.key).ok()) {
+        attached.answerer = std::move(answerer);
     }
 }
 

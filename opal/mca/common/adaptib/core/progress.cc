@@ -173,6 +173,12 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
     }
 }
 
+void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
+    if (watch_->life().on_answer(peer, pair, body) && paths_->watches(peer)) {
+        probes_->on_answer(peer, pair, body);
+    }
+}
+
 // A life_question does not belong here: it goes to a responder.
 void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                     std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
