@@ -102,7 +102,7 @@ void Core::drain(Nanoseconds limit) {
 // acknowledges what it has received, so that others do not wait for that.
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
-    bool last_words = !disconnected_.empty();
+    bool last_words = departures_->any();
     peers_->for_each([&](Peer& peer) {
         const DatagramLink* link = peer.datagram.link.get();
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
@@ -148,13 +148,13 @@ void Core::run_timers() {
         contacts_->retry(now);
     }
     if (watch_->ended().any_reported()) [[unlikely]] {
-        end_peers(watch_->take_ended(*peers_));
+        departures_->end(watch_->take_ended(*peers_));
     }
     if (!broken_.empty()) [[unlikely]] {
         report_broken();
     }
     if (watch_->is_due(now)) {
-        end_peers(watch_->find_ended(*peers_, *protocol_));
+        departures_->end(watch_->find_ended(*peers_, *protocol_));
     }
     if (now >= shrink_rings_at_) {
         shrink_idle_rings(now);

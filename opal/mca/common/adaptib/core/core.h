@@ -44,6 +44,7 @@
 #include "core/credit_return.h"
 #include "core/datagram_paths.h"
 #include "core/delivery.h"
+#include "core/departures.h"
 #include "core/message_sources.h"
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
@@ -200,17 +201,6 @@ private:
     // core.cc
     std::string weights_report() const;
 
-    // leaving.cc
-    void tear_down_peers();
-    void on_refused(Peer& peer, Status status, std::string text);
-    static const char* why_gone(const Peer& peer);
-    void on_peers_changed();
-    void end_peers(const std::vector<Peer*>& gone);
-    static void take_datagrams(AttachedFabric& attached);
-    bool leaves(Peer& peer) override;
-    void release_left_peers();
-
-    // paths.cc
     void tolerate_faults(std::uint32_t fabric);
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
@@ -278,6 +268,7 @@ private:
     void on_broken(Peer& peer) override;
     void report_broken();
     void on_peer_disconnected(Peer& peer) override;
+    bool leaves(Peer& peer) override;
 
     Liveness liveness_;
     Nanoseconds shrink_rings_at_{0}; // next release of idle rings' memory
@@ -303,9 +294,10 @@ private:
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    std::optional<RingPoller> rings_; // these three are set once the core is open
+    std::optional<RingPoller> rings_; // these four are set once the core is open
     std::optional<Delivery> delivery_;
     std::optional<CreditReturn> credit_;
+    std::optional<Departures> departures_;
     Nanoseconds listen_at_{0};                        // next poll of the fabrics' events
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
@@ -315,9 +307,7 @@ private:
     std::optional<ChannelSelection> selection_; // set once the core is open
     std::optional<MessageSources> sources_;     // none: not wanted
     std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
-    std::vector<Peer*> left_;         // gone peers, to be released at the end of this progress
-    std::vector<Peer*> disconnected_; // to be taken down at the end of this progress
-    std::vector<Peer*> broken_;       // the next pass with timers tells the user of them
+    std::vector<Peer*> broken_;                 // the next pass with timers tells the user of them
     BrokenHandler broken_handler_ = nullptr;
     void* broken_context_ = nullptr;
 };

@@ -29,7 +29,7 @@ void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
 
 // Adds the error text of the first rail that has one.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
-    if (leaves(peer)) {
+    if (departures_->leaves(peer)) {
         peer.state = peer.state == ConnectState::failed ? ConnectState::idle : peer.state;
         return;
     }
@@ -65,7 +65,7 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
 }
 
 void Core::on_interrupted(Peer& peer) {
-    static_cast<void>(leaves(peer));
+    static_cast<void>(departures_->leaves(peer));
     protocol_->on_interrupted(peer);
     watch_->life().want(peer); // the repair needs an answer of the peer
 }
@@ -120,7 +120,8 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             if (!peer.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
-            if (connections_->renew_shared(peer, peer.subchannels[i]) || leaves(peer)) {
+            if (connections_->renew_shared(peer, peer.subchannels[i]) ||
+                departures_->leaves(peer)) {
                 return;
             }
             const bool own = !peer.shared || owner == &peer.quiet_work;
@@ -205,6 +206,8 @@ void Core::report_broken() {
     }
 }
 
-void Core::on_peer_disconnected(Peer& peer) { disconnected_.push_back(&peer); }
+void Core::on_peer_disconnected(Peer& peer) { departures_->add_disconnected(peer); }
+
+bool Core::leaves(Peer& peer) { return departures_->leaves(peer); }
 
 } // namespace adaptib

@@ -488,6 +488,7 @@ void Core::open_rings(const Parameters& parameters) {
     rings_.emplace(RingPoller::Options{static_cast<std::uint32_t>(parameters.idle_looks),
                                        environment_.tight_ticks, environment_.yields},
                    *protocol_, *delivery_, *credit_, counters_);
+    departures_.emplace(fabrics_, *peers_, *paths_, *connections_, *protocol_, *rings_);
 }
 
 // An adapter's atomics are atomic only with each other, not with those of another adapter, through
@@ -537,7 +538,7 @@ void Core::listen(std::uint32_t fabric) {
                                : watch_->standing_of(*peer, since);
     });
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
-        if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !leaves(*peer)) {
+        if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !departures_->leaves(*peer)) {
             protocol_->on_peer_failed(*peer,
                                       std::string(work_status_text(why)) + " on rail " +
                                           peer->datagrams.rail(peer->datagram.port).info().name);
@@ -570,7 +571,7 @@ void Core::tolerate_faults(std::uint32_t fabric) {
                                             DatagramChannel::PathFailure failure,
                                             WorkStatus status) {
         Peer* peer = peers_->find(target.name, fabric);
-        if (peer != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
+        if (peer != nullptr && peer->state != ConnectState::failed && !departures_->leaves(*peer)) {
             datagram_paths_->on_failure(*peer, failure, status);
         }
     };

@@ -48,7 +48,7 @@ std::size_t Core::progress(bool again) {
 }
 
 inline bool Core::nothing_else() const {
-    return !rings_->has_cold() && disconnected_.empty() && !protocol_->has_work() &&
+    return !rings_->has_cold() && !departures_->any() && !protocol_->has_work() &&
            !connections_->has_work();
 }
 
@@ -73,8 +73,8 @@ inline bool Core::nothing_else() const {
         }
         connections_->retry();
     }
-    if (!disconnected_.empty()) [[unlikely]] {
-        tear_down_peers();
+    if (departures_->any()) [[unlikely]] {
+        departures_->tear_down_peers();
     }
     return events;
 }
@@ -375,7 +375,7 @@ void Core::poll_events(AttachedFabric& attached) {
             break;
         case EventKind::address_changed: on_address_changed(attached, event.rail); break;
         case EventKind::cm_connected: connections_->on_cm_connected(index, event.qp_number); break;
-        case EventKind::peer_changed: on_peers_changed(); break;
+        case EventKind::peer_changed: departures_->on_peers_changed(); break;
         case EventKind::cm_failed:
             connections_->on_cm_failed(index, event.qp_number, rails_[index]->last_error_text());
             break;

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers that are gone: they have closed their fabric, as MPI_Finalize does, or their process has
-// ended.
-//
-// There are three sources of that news: the fabric, by an event, for peers of this host; the
-// operating system, for peers that something waits for (core/process_watch.h); and the runtime, for
-// any peer. All three lead to end_peers(). What the peer had sent is received first. A peer that
-// nothing is wanted of any more has then left: its connection, ring and mapping are released, and
-// no path counts as failed. A peer that something is wanted of is lost, which is an error.
-//
-// May touch: the same as core/core.h.
+#include "core/departures.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "core/core.h"
 #include "core/peer_text.h"
 
 namespace adaptib {
@@ -22,11 +13,9 @@ namespace {
 constexpr std::size_t kMostLeft = 4096; // bound on the polls that empty a queue
 constexpr std::size_t kMostAtOnce = 16;
 
-} // namespace
-
 // Returns why nothing will come from the peer any more; null: it lives, as far as is known without
 // asking it.
-const char* Core::why_gone(const Peer& peer) {
+const char* why_gone(const Peer& peer) {
     if (peer.life.ended) {
         return "its process has ended, says the runtime";
     }
@@ -41,18 +30,27 @@ const char* Core::why_gone(const Peer& peer) {
     }
 }
 
-// The peer cannot reach this process, and has reported that.
-void Core::on_refused(Peer& peer, Status status, std::string text) {
-    text = text.empty() ? reason_text(status.reason()) : text;
-    protocol_->on_peer_failed(peer, "that process cannot reach this one to answer: " + text + " (" +
-                                        advice(status.reason()) + ")");
-    protocol_->report_peer_failure(peer);
+// Empties the fabric's queues, within bounds. Each poll looks at the first port and at one other.
+void take_datagrams(AttachedFabric& attached) {
+    std::size_t idle = 0; // consecutive polls that found nothing
+    for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
+        idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;
+    }
 }
 
-// A fabric reports that some of its peers have gone, or refuse this process.
-void Core::on_peers_changed() {
+} // namespace
+
+// The peer cannot reach this process, and has reported that.
+void Departures::on_refused(Peer& peer, Status status, std::string text) {
+    text = text.empty() ? reason_text(status.reason()) : text;
+    protocol_.on_peer_failed(peer, "that process cannot reach this one to answer: " + text + " (" +
+                                       advice(status.reason()) + ")");
+    protocol_.report_peer_failure(peer);
+}
+
+void Departures::on_peers_changed() {
     std::vector<Peer*> gone;
-    peers_->for_each([&](Peer& peer) {
+    peers_.for_each([&](Peer& peer) {
         if (peer.datagram.handle == nullptr || peer.state == ConnectState::failed) {
             return;
         }
@@ -65,11 +63,10 @@ void Core::on_peers_changed() {
             on_refused(peer, standing, text);
         }
     });
-    end_peers(gone);
+    end(gone);
 }
 
-// Receives first what the peers sent before they went: that still counts.
-void Core::end_peers(const std::vector<Peer*>& gone) {
+void Departures::end(const std::vector<Peer*>& gone) {
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         if (std::any_of(gone.begin(), gone.end(),
                         [i](const Peer* peer) { return peer->route.fabric == i; })) {
@@ -77,55 +74,43 @@ void Core::end_peers(const std::vector<Peer*>& gone) {
         }
     }
     for (Peer* peer : gone) {
-        rings_->empty(*peer);
+        rings_.empty(*peer);
         const char* why = why_gone(*peer);
         if (why != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
-            protocol_->on_peer_failed(*peer, why);
+            protocol_.on_peer_failed(*peer, why);
         }
     }
 }
 
-// Empties the fabric's queues, within bounds. Each poll looks at the first port and at one other.
-void Core::take_datagrams(AttachedFabric& attached) {
-    std::size_t idle = 0; // consecutive polls that found nothing
-    for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
-        idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;
-    }
-}
-
-// Returns true if the peer is gone and nothing is wanted of it; it is released at the end of this
-// progress.
-bool Core::leaves(Peer& peer) {
-    if (why_gone(peer) == nullptr || protocol_->needs(peer)) {
+bool Departures::leaves(Peer& peer) {
+    if (why_gone(peer) == nullptr || protocol_.needs(peer)) {
         return false;
     }
     if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {
         left_.push_back(&peer);
-        on_peer_disconnected(peer); // so that tear_down_peers() is called
+        add_disconnected(peer); // so that tear_down_peers() is called
     }
     return true;
 }
 
 // A message of such a peer that comes later, out of the shared queue, is received all the same.
-void Core::release_left_peers() {
+void Departures::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {
         std::erase(disconnected_, peer);
-        if (peer->state == ConnectState::failed || protocol_->needs(*peer)) {
+        if (peer->state == ConnectState::failed || protocol_.needs(*peer)) {
             continue;
         }
-        protocol_->drop_disconnects(*peer);
-        connections_->close(*peer, ConnectState::idle);
+        protocol_.drop_disconnects(*peer);
+        connections_.close(*peer, ConnectState::idle);
         peer->early_request.reset();
         peer->datagram.handle.reset();
         peer->datagrams.forget(peer->datagram);
-        paths_->forget(*peer);
-        protocol_->on_torn_down(*peer);
+        paths_.forget(*peer);
+        protocol_.on_torn_down(*peer);
     }
 }
 
-// A finished peer keeps its record, so that its sequence numbers continue should it come back; its
-// connection, rings and mappings are released.
-void Core::tear_down_peers() {
+void Departures::tear_down_peers() {
     release_left_peers();
     std::vector<Peer*> disconnected;
     std::swap(disconnected, disconnected_);
@@ -139,20 +124,20 @@ void Core::tear_down_peers() {
             continue;
         }
         if ((peer->ring_out != nullptr && !peer->ring_out->settled()) ||
-            !connections_->drained(*peer)) {
+            !connections_.drained(*peer)) {
             disconnected_.push_back(peer); // our answer to its disconnect is under way
             continue;
         }
-        connections_->close(*peer, ConnectState::idle);
+        connections_.close(*peer, ConnectState::idle);
         const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
         const DatagramLink* link = peer->datagram.link.get();
         if (peer->released && early == nullptr && peer->early == nullptr &&
             (link == nullptr || !link->busy())) {
             peer->datagram.handle.reset();
         }
-        protocol_->on_torn_down(*peer);
+        protocol_.on_torn_down(*peer);
         if (early != nullptr) {
-            connections_->on_early_request(*peer, *early);
+            connections_.on_early_request(*peer, *early);
         }
     }
 }
