@@ -11,12 +11,6 @@
 
 namespace adaptib {
 
-namespace {
-
-constexpr Nanoseconds kListenEvery{10'000'000}; // between two polls of the fabrics' events
-
-} // namespace
-
 // Queue pairs are destroyed before the memory that they use.
 Core::~Core() {
     if (protocol_ != nullptr) {
@@ -91,9 +85,7 @@ void Core::drain(Nanoseconds limit) {
             std::this_thread::yield(); // to a process that has to take the data
         }
     }
-    for (AttachedFabric& attached : fabrics_) {
-        report_notices(attached);
-    }
+    events_->report_notices();
 }
 
 // Three kinds of peers may be gone, and then answer nothing: one that has begun to disconnect, one
@@ -140,10 +132,7 @@ void Core::run_timers() {
         attached.datagrams->run_timers();
     }
     const Nanoseconds now = environment_.clock->now();
-    if (now >= listen_at_) { // passes may be long, so events do not wait for housekeeping
-        listen_at_ = now + kListenEvery;
-        poll_events();
-    }
+    events_->run_timers(now);
     if (!contacts_->empty()) [[unlikely]] {
         contacts_->retry(now);
     }

@@ -45,6 +45,7 @@
 #include "core/datagram_paths.h"
 #include "core/delivery.h"
 #include "core/departures.h"
+#include "core/fabric_events.h"
 #include "core/message_sources.h"
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
@@ -220,12 +221,6 @@ private:
     std::size_t poll_completions();
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                      const MessageHeader& header, const std::byte* body);
-    void poll_events();
-    void report_notices(AttachedFabric& attached);
-    void poll_events(AttachedFabric& attached);
-    void fail_peers_on(std::uint32_t rail);
-    void on_address_changed(AttachedFabric& attached, std::uint32_t rail);
-    bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);
     std::size_t time_channels();
@@ -294,11 +289,11 @@ private:
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    std::optional<RingPoller> rings_; // these four are set once the core is open
+    std::optional<RingPoller> rings_; // these five are set once the core is open
     std::optional<Delivery> delivery_;
     std::optional<CreditReturn> credit_;
     std::optional<Departures> departures_;
-    Nanoseconds listen_at_{0};                        // next poll of the fabrics' events
+    std::optional<FabricEvents> events_;
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
     std::uint64_t keep_alive_at_ = 0;           // not before this tick

@@ -103,8 +103,8 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     open_rings(parameters);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         listen(i);
-        report_notices(fabrics_[i]);
     }
+    events_->report_notices();
     check_threshold(parameters);
     return kOk;
 }
@@ -489,6 +489,12 @@ void Core::open_rings(const Parameters& parameters) {
                                        environment_.tight_ticks, environment_.yields},
                    *protocol_, *delivery_, *credit_, counters_);
     departures_.emplace(fabrics_, *peers_, *paths_, *connections_, *protocol_, *rings_);
+    PathListener& path_failures = *this;
+    PeerFailureListener& peer_failures = *this;
+    events_.emplace(environment_.host, environment_.message,
+                    FabricEvents::Parts{fabrics_, rails_, shared_.get(), *paths_, migration_.get(),
+                                        *datagram_paths_, *connections_, *peers_, *departures_,
+                                        path_failures, peer_failures});
 }
 
 // An adapter's atomics are atomic only with each other, not with those of another adapter, through

@@ -69,7 +69,7 @@ inline bool Core::nothing_else() const {
     }
     if (connections_->retry_due() || connections_->closing()) [[unlikely]] {
         if (connections_->cm_connecting() && tick_ % kCompletionsEvery == 0) {
-            poll_events();
+            events_->poll();
         }
         connections_->retry();
     }
@@ -215,7 +215,7 @@ void Core::housekeeping() {
         selection_->note_costs();
     }
     connections_->note_activity();
-    poll_events();
+    events_->poll();
     if (tick_ % kKeepAliveEvery == 0 && tick_ >= keep_alive_at_) {
         keep_alive();
         keep_alive_at_ = tick_ + kPassesPerAwaited * protocol_->awaited();
@@ -242,146 +242,6 @@ void Core::keep_alive() {
             credit_->return_credit(peer);
         }
     });
-}
-
-// Fails the peers that lose data with a rail that is down: datagrams under way, or messages in a
-// ring, if these cannot move to another path.
-void Core::fail_peers_on(std::uint32_t rail) {
-    const std::string& name = rails_[rail]->info().name;
-    peers_->for_each([&](Peer& peer) {
-        const bool connected =
-            peer.state == ConnectState::open || peer.state == ConnectState::closing;
-        const std::size_t chosen = connected ? connections_->chosen_subchannel(peer) : 0;
-        const bool ring = connected && peer.subchannels[chosen].local_rail == rail &&
-                          !rides_out(peer, chosen, rail);
-        const bool datagrams = !datagram_paths_->moves(peer) && rail == peer.route.local.first;
-        if (peer.state != ConnectState::failed && (datagrams || (ring && !peer.repairable))) {
-            protocol_->on_peer_failed(peer, "rail " + name + " is down");
-        }
-    });
-}
-
-// Replaces a rail's DC target, which all peers write over, after a bad request has failed it. The
-// peers retry until it is back.
-bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
-    Status status = kOk;
-    if (shared_ == nullptr || !shared_->renew_target(rail, qp_number, status)) {
-        return false;
-    }
-    if (!status.ok()) {
-        environment_.message(Severity::failure,
-                             "Rail " + rails_[rail]->info().name + " of host " + environment_.host +
-                                 " has lost its dynamically connected target (" +
-                                 reason_text(status.reason()) + "): peers can no longer reach it.");
-    }
-    return true;
-}
-
-// The LID, GID or partition of a rail has changed. Queue pairs and address handles still have the
-// old one, so all paths over the rail are made anew, as after a port error. They are probed at
-// once; what is sent over them tells the rail's new address. Many such events change nothing (a
-// further address of the host).
-void Core::on_address_changed(AttachedFabric& attached, std::uint32_t rail) {
-    const std::uint32_t index = attached.rails.first + rail;
-    const RailAddress now = rails_[index]->address();
-    RailAddress& told = attached.addresses[rail];
-    if (now.size == told.size && now.bytes == told.bytes) {
-        return;
-    }
-    told = now;
-    if (attached.answerer != nullptr) {
-        attached.answerer->set_address(rail, now);
-    }
-    if (rail < attached.datagrams->ports()) {
-        attached.datagrams->renew(rail);
-    }
-    if (paths_->on()) {
-        paths_->rail_failed(index, "its address has changed");
-        paths_->rail_restored(index);
-    } else {
-        environment_.message(Severity::notice, "The address of rail " + rails_[index]->info().name +
-                                                   " of host " + environment_.host +
-                                                   " has changed.");
-    }
-}
-
-void Core::poll_events() {
-    for (AttachedFabric& attached : fabrics_) {
-        poll_events(attached);
-        report_notices(attached);
-    }
-}
-
-// Passes the fabric's notices on; it may have some only once there is a peer.
-void Core::report_notices(AttachedFabric& attached) {
-    const std::vector<std::string>& notices = attached.fabric->notices();
-    while (attached.notices_reported < notices.size()) {
-        environment_.message(Severity::notice, notices[attached.notices_reported++]);
-    }
-}
-
-void Core::poll_events(AttachedFabric& attached) {
-    Event event;
-    while (attached.fabric->poll_event(event)) {
-        if (event.rail >= attached.rails.count) {
-            continue; // a rail beyond kMaxRails, which is not used
-        }
-        const std::uint32_t index = attached.rails.first + event.rail;
-        const std::string& rail = rails_[index]->info().name;
-        switch (event.kind) {
-        case EventKind::port_error:
-        case EventKind::device_fatal: {
-            const bool port = event.kind == EventKind::port_error;
-            if (migration_ != nullptr) {
-                migration_->rail_failed(index);
-            }
-            paths_->rail_failed(index, port ? "the port went down" : "the device failed");
-            if (!paths_->on()) {
-                environment_.message(Severity::notice,
-                                     "Rail " + rail + " of host " + environment_.host +
-                                         (port ? " went down." : "'s device failed."));
-            }
-            fail_peers_on(index);
-            break;
-        }
-        case EventKind::port_active:
-            paths_->rail_restored(index);
-            if (migration_ != nullptr) {
-                migration_->rail_restored(index);
-            }
-            if (!paths_->on()) {
-                environment_.message(Severity::notice, "Rail " + rail + " of host " +
-                                                           environment_.host + " is up again.");
-            }
-            break;
-        case EventKind::qp_fatal:
-            if (renew_target(index, event.qp_number) ||
-                attached.datagrams->on_fatal(event.rail, event.qp_number)) {
-                break;
-            }
-            if (paths_->on()) {
-                on_path_failed(index, event.qp_number, WorkStatus::flushed, 0);
-            }
-            break;
-        case EventKind::armed:
-        case EventKind::path_migrated:
-        case EventKind::path_migration_error:
-            if (migration_ != nullptr) {
-                migration_->on_event(event.kind, index, event.qp_number,
-                                     [this](Peer& peer, std::size_t subchannel) {
-                                         paths_->report_success(peer, subchannel);
-                                     });
-            }
-            break;
-        case EventKind::address_changed: on_address_changed(attached, event.rail); break;
-        case EventKind::cm_connected: connections_->on_cm_connected(index, event.qp_number); break;
-        case EventKind::peer_changed: departures_->on_peers_changed(); break;
-        case EventKind::cm_failed:
-            connections_->on_cm_failed(index, event.qp_number, rails_[index]->last_error_text());
-            break;
-        default: break;
-        }
-    }
 }
 
 } // namespace adaptib
