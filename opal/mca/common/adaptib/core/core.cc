@@ -139,8 +139,8 @@ void Core::run_timers() {
     if (watch_->ended().any_reported()) [[unlikely]] {
         departures_->end(watch_->take_ended(*peers_));
     }
-    if (!broken_.empty()) [[unlikely]] {
-        report_broken();
+    if (broken_.any()) [[unlikely]] {
+        broken_.report([this](std::uint64_t name) { return peers_->find(name); });
     }
     if (watch_->is_due(now)) {
         departures_->end(watch_->find_ended(*peers_, *protocol_));

@@ -39,6 +39,7 @@
 #include "base/random.h"
 #include "connect/connection_manager.h"
 #include "core/attached_fabric.h"
+#include "core/broken_connections.h"
 #include "core/channel_selection.h"
 #include "core/contacts.h"
 #include "core/credit_return.h"
@@ -119,6 +120,7 @@ public:
     ConnectionManager& connections() { return *connections_; }
     Startup& startup() { return *startup_; }
     ChannelSelection& selection() { return *selection_; }
+    BrokenConnections& broken() { return broken_; } // reported from progress()
     RailList rails() const { return rails_; }
     std::size_t fabrics() const { return fabrics_.size(); }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
@@ -133,14 +135,6 @@ public:
     // Moves each queue pair of a peer to its alternate path, if one is armed; returns how many
     // moved.
     std::size_t migrate_paths(Peer& peer);
-    // The handler is called from progress(), once for each peer whose connection broke while
-    // something was outstanding on it or awaited: messages whose send has completed may not have
-    // arrived. Null: no call.
-    using BrokenHandler = void (*)(void* context, Peer& peer);
-    void listen_for_broken(BrokenHandler handler, void* context) {
-        broken_handler_ = handler;
-        broken_context_ = context;
-    }
     // Call it before the memory of the message requests goes away while one-sided operations go on,
     // and before peers are released: a peer that has begun to disconnect takes part in no transfer.
     // Messages under way have up to `limit` to complete. Then a peer that still has some fails,
@@ -261,7 +255,6 @@ private:
     // ProtocolListener
     void on_failure(const std::string& text) override;
     void on_broken(Peer& peer) override;
-    void report_broken();
     void on_peer_disconnected(Peer& peer) override;
     bool leaves(Peer& peer) override;
 
@@ -302,9 +295,7 @@ private:
     std::optional<ChannelSelection> selection_; // set once the core is open
     std::optional<MessageSources> sources_;     // none: not wanted
     std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
-    std::vector<Peer*> broken_;                 // the next pass with timers tells the user of them
-    BrokenHandler broken_handler_ = nullptr;
-    void* broken_context_ = nullptr;
+    BrokenConnections broken_;
 };
 
 } // namespace adaptib

@@ -194,17 +194,7 @@ bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
 
 void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
 
-void Core::on_broken(Peer& peer) { broken_.push_back(&peer); }
-
-// A failed peer's record stays, so the list may wait until a later pass.
-void Core::report_broken() {
-    for (const Peer* broken : std::exchange(broken_, {})) {
-        Peer* peer = peers_->find(broken->name); // the user does not know amo_peers
-        if (peer != nullptr && broken_handler_ != nullptr) {
-            broken_handler_(broken_context_, *peer);
-        }
-    }
-}
+void Core::on_broken(Peer& peer) { broken_.add(peer); }
 
 void Core::on_peer_disconnected(Peer& peer) { departures_->add_disconnected(peer); }
 

@@ -371,7 +371,7 @@ void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->broken = handler;
     core->broken_context = context;
-    core->core->listen_for_broken(handler == nullptr ? nullptr : report_broken, core);
+    core->core->broken().listen(handler == nullptr ? nullptr : report_broken, core);
 }
 
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
