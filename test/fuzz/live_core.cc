@@ -201,7 +201,7 @@ private:
 
     Peer* peer_at(std::size_t node, std::size_t other) {
         Peer* peer = nullptr;
-        require(nodes_[node]->core->get_peer(name_of(other), peer).ok(), "a peer is found");
+        require(nodes_[node]->core->peers().get(name_of(other), peer).ok(), "a peer is found");
         return peer;
     }
 

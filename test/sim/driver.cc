@@ -21,7 +21,7 @@ Status Driver::peer(std::uint32_t rank, std::uint32_t to, Peer*& out) {
     if (rank == to) {
         return kOk;
     }
-    const Status status = core(rank).get_peer(name(to), out);
+    const Status status = core(rank).peers().get(name(to), out);
     if (status.ok()) {
         peers_[{rank, to}] = out;
     }
@@ -42,9 +42,9 @@ void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected
     }
     Peer& other = *known->second;
     if (connected) {
-        core(rank).promote(other);
+        core(rank).selection().promote(other);
     } else {
-        core(rank).demote(other);
+        core(rank).selection().demote(other);
     }
     if (!other.subchannels.empty()) { // if the connection stays, its control lane migrates
         const auto next =
@@ -134,7 +134,7 @@ Started Driver::one_sided(std::uint32_t rank, std::uint32_t to, const OneSidedOp
                           const Registration* region, bool at_once, UserRequest& request) {
     Started started;
     Peer* target = nullptr;
-    started.status = rank == to ? core(rank).get_loopback(target) : peer(rank, to, target);
+    started.status = rank == to ? core(rank).peers().get_loopback(target) : peer(rank, to, target);
     if (!started.status.ok()) {
         return started;
     }

@@ -84,7 +84,7 @@ bool Ranks::start(std::string& text) {
 
 Peer* Ranks::peer(std::size_t from, std::size_t to) {
     Peer* peer = nullptr;
-    return core(from).get_peer(name(to), peer).ok() ? peer : nullptr;
+    return core(from).peers().get(name(to), peer).ok() ? peer : nullptr;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ void Ranks::compute(std::size_t rank, Nanoseconds time) {
 void Ranks::kill(std::size_t rank) { world_.kill(process(rank)); }
 
 std::size_t Ranks::pass(Rank& rank) {
-    const auto rings = static_cast<std::int64_t>(rank.core->rings_polled());
+    const auto rings = static_cast<std::int64_t>(rank.core->ring_poller().polled());
     rank.process->charge(options_.ring_poll * rings / 2);
     const std::size_t events = rank.core->progress();
     if (events > 0) { // otherwise the rank waits
@@ -143,7 +143,7 @@ bool Ranks::goes_on(const Rank& rank) {
     if (computes(rank)) {
         return false;
     }
-    return rank.vain <= rank.core->cold_rings() || rank.again || rank.process->unseen() > 0;
+    return rank.vain <= rank.core->ring_poller().cold() || rank.again || rank.process->unseen() > 0;
 }
 
 void Ranks::turn(Rank& rank) {

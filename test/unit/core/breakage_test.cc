@@ -93,7 +93,7 @@ TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
         Cores world(2);
         exchange(world, 100, 40);
         std::vector<const Peer*> reported;
-        world.core(0).listen_for_broken(
+        world.core(0).broken().listen(
             [](void* list, Peer& peer) {
                 static_cast<std::vector<const Peer*>*>(list)->push_back(&peer);
             },

@@ -89,14 +89,14 @@ Cores::~Cores() = default;
 
 Peer* Cores::peer(std::size_t from, std::size_t to) {
     Peer* peer = nullptr;
-    EXPECT_TRUE(core(from).get_peer(name(to), peer).ok());
+    EXPECT_TRUE(core(from).peers().get(name(to), peer).ok());
     return peer;
 }
 
 Status Cores::send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data,
                    TestRequest& request, bool synchronous, std::uint32_t context) {
     Peer* peer = nullptr;
-    if (Status status = core(from).get_peer(name(to), peer); !status.ok()) {
+    if (Status status = core(from).peers().get(name(to), peer); !status.ok()) {
         return status;
     }
     bool complete = false;

@@ -128,13 +128,13 @@ TEST_F(DeferredRelease, NothingIsWhenAConnectionCloses) {
                 return world.peer(0, 1)->state == ConnectState::idle &&
                        world.peer(1, 0)->state == ConnectState::idle;
             };
-            world.core(0).demote(*world.peer(0, 1));
+            world.core(0).selection().demote(*world.peer(0, 1));
             for (int pass = 0; pass < 10'000 && !closed(); ++pass) {
                 world.progress(0);
                 ASSERT_NO_FATAL_FAILURE(busy_pass());
             }
             ASSERT_TRUE(closed());
-            world.core(0).promote(*world.peer(0, 1));
+            world.core(0).selection().promote(*world.peer(0, 1));
             ASSERT_TRUE(world.run([&] {
                 return world.peer(0, 1)->state == ConnectState::open &&
                        world.peer(1, 0)->state == ConnectState::open;

@@ -311,8 +311,8 @@ TEST(Fabrics, APeerThatNoFabricReachesIsNamedAndTheReasonSaid) {
     options.far = false;
     Cores world(3, options);
     Peer* peer = nullptr;
-    ASSERT_TRUE(world.core(0).get_peer(Cores::name(1), peer).ok());
-    EXPECT_EQ(world.core(0).get_peer(Cores::name(2), peer), Status::error(Reason::unreachable));
+    ASSERT_TRUE(world.core(0).peers().get(Cores::name(1), peer).ok());
+    EXPECT_EQ(world.core(0).peers().get(Cores::name(2), peer), Status::error(Reason::unreachable));
     ASSERT_EQ(world.messages(0).size(), 1u);
     const std::string& text = world.messages(0)[0];
     EXPECT_NE(text.find("Process 2 of job 7 on host testhost"), std::string::npos) << text;
@@ -524,10 +524,11 @@ TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
         Core& core = at.world->core(from);
         Peer* target = nullptr;
         if (from == 0) {
-            ASSERT_TRUE(core.get_loopback_for_atomics(target).ok());
+            ASSERT_TRUE(core.peers().get_loopback_for_atomics(target).ok());
         } else {
-            ASSERT_TRUE(core.get_for_atomics(*at.world->peer(from, 0), target).ok());
-            EXPECT_EQ(core.amo_peer_of(*target) != nullptr, TwoFabrics::near(from, 0));
+            ASSERT_TRUE(core.peers().get_for_atomics(*at.world->peer(from, 0), target).ok());
+            EXPECT_EQ(core.peers().find_amo_peer(target->name) != nullptr,
+                      TwoFabrics::near(from, 0));
         }
         EXPECT_EQ(target->route.fabric, 1u);
         const opal_common_adaptib_one_sided_t operation{OPAL_COMMON_ADAPTIB_FETCH_ADD,

@@ -286,7 +286,7 @@ TEST(Life, APeerOfAnotherWireVersionIsRefusedByName) {
     options.wire_versions = {kWireVersion, kWireVersion + 1};
     Cores world(2, options);
     Peer* peer = nullptr;
-    EXPECT_EQ(world.core(0).get_peer(Cores::name(1), peer), Status::error(Reason::version));
+    EXPECT_EQ(world.core(0).peers().get(Cores::name(1), peer), Status::error(Reason::version));
     ASSERT_EQ(world.messages(0).size(), 1u);
     const std::string& text = world.messages(0)[0];
     EXPECT_NE(text.find("wire version " + std::to_string(kWireVersion + 1)), std::string::npos);
@@ -296,7 +296,7 @@ TEST(Life, APeerOfAnotherWireVersionIsRefusedByName) {
 TEST(Life, AnUnknownPeerIsRefused) {
     Cores world(1);
     Peer* peer = nullptr;
-    EXPECT_EQ(world.core(0).get_peer(12345, peer).reason(), Reason::unreachable);
+    EXPECT_EQ(world.core(0).peers().get(12345, peer).reason(), Reason::unreachable);
     EXPECT_EQ(world.messages(0).size(), 1u);
 }
 

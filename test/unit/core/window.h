@@ -45,7 +45,7 @@ inline opal_common_adaptib_one_sided_t operation(opal_common_adaptib_operation_t
 inline Peer* target(Cores& world, std::size_t from, std::size_t to) {
     Peer* peer = nullptr;
     if (from == to) {
-        EXPECT_TRUE(world.core(from).get_loopback(peer).ok());
+        EXPECT_TRUE(world.core(from).peers().get_loopback(peer).ok());
         return peer;
     }
     return world.peer(from, to);

@@ -34,7 +34,7 @@ public:
     void start() { cores = std::make_unique<Cores>(2, options); }
     void ask(std::size_t node) {
         Peer* peer = nullptr;
-        ASSERT_TRUE(cores->core(node).get_peer(Cores::name(1 - node), peer).ok());
+        ASSERT_TRUE(cores->core(node).peers().get(Cores::name(1 - node), peer).ok());
         Message& message = messages[node];
         ASSERT_TRUE(cores
                         ->receive(1 - node, static_cast<std::int32_t>(node), 1,

@@ -72,7 +72,7 @@ public:
         const Data out = strided ? message.scattered.data() : contiguous(message.sent);
         Peer* source = nullptr;
         bool complete = false;
-        Status status = world->core(1 - from).get_peer(Cores::name(from), source);
+        Status status = world->core(1 - from).peers().get(Cores::name(from), source);
         if (status.ok()) {
             status = world->core(1 - from).protocol().receive(
                 {0, static_cast<std::int32_t>(from), tag}, contiguous(message.got),

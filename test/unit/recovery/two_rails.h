@@ -15,7 +15,7 @@
 
 namespace adaptib::test {
 
-class NamedRail final : public NullRail {
+class NamedRail : public NullRail {
 public:
     explicit NamedRail(const std::string& name) {
         info_.name = name;

@@ -219,7 +219,7 @@ TEST(Atomics, TheTargetsOwnGoTheSameWay) {
                                                    1,
                                                    0};
         Peer* self = nullptr;
-        ASSERT_TRUE(counting.ranks->core(0).get_loopback(self).ok());
+        ASSERT_TRUE(counting.ranks->core(0).peers().get_loopback(self).ok());
         ASSERT_TRUE(counting.ranks->core(0).protocol().try_rma(*self, what, nullptr));
         rest(*counting.ranks, 1us);
     }

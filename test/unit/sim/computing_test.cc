@@ -291,7 +291,7 @@ protected:
         for (const std::size_t rank : {0, 1}) {
             ranks_->core(rank).protocol().listen(
                 [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
-            ranks_->core(rank).listen_for_broken(
+            ranks_->core(rank).broken().listen(
                 [](void* count, Peer&) { ++*static_cast<int*>(count); }, &broken_[rank]);
             carry(*ranks_, rank, 1 - rank, 8);
         }

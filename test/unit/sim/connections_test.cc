@@ -496,14 +496,14 @@ TEST(Connections, TheLoopbackGetsRoomFromIdleOnes) {
         faults.plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .nth = nth});
     }
     Peer* self = nullptr;
-    Status status = ranks->core(0).get_loopback(self);
+    Status status = ranks->core(0).peers().get_loopback(self);
     EXPECT_EQ(status, Status::error(Reason::no_memory));
     for (int tries = 0; tries < 20 && !status.ok(); ++tries) { // tries again, as osc/rdma does
         // Lets time pass, in which the connection to 2 is idle.
         for (int message = 0; message < 3000; ++message) {
             carry(*ranks, 0, 1, 100);
         }
-        status = ranks->core(0).get_loopback(self);
+        status = ranks->core(0).peers().get_loopback(self);
     }
     ASSERT_TRUE(status.ok());
     EXPECT_LE(ranks->counters(0).connections_open, 2u) << "one was closed, and this one is open";
@@ -566,9 +566,9 @@ TEST_P(Switching, PromotionAndDemotionDisturbNothing) {
     stream(*ranks, 400, 30'000, [&](int step) {
         const auto from = static_cast<std::size_t>(step / 4 % 2);
         if (step % 4 == 0) {
-            ranks->core(from).promote(*ranks->peer(from, 1 - from));
+            ranks->core(from).selection().promote(*ranks->peer(from, 1 - from));
         } else if (step % 4 == 3) {
-            ranks->core(from).demote(*ranks->peer(from, 1 - from));
+            ranks->core(from).selection().demote(*ranks->peer(from, 1 - from));
         }
     });
     EXPECT_GT(ranks->counters(0).connections_closed, 10u);
@@ -607,9 +607,9 @@ TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
         stream(*ranks, 300, 2000, [&](int step) {
             const auto from = static_cast<std::size_t>(step % 2);
             if (step % 3 == 0) {
-                ranks->core(from).promote(*ranks->peer(from, 1 - from));
+                ranks->core(from).selection().promote(*ranks->peer(from, 1 - from));
             } else if (step % 3 == 2) {
-                ranks->core(from).demote(*ranks->peer(from, 1 - from));
+                ranks->core(from).selection().demote(*ranks->peer(from, 1 - from));
             }
             if (step % 10 == 9) {
                 rest(*ranks, 150ms); // until the device is asked again

@@ -130,7 +130,7 @@ TEST_P(Ended, NothingHasFailedAsLongAsNothingIsWanted) {
     EXPECT_EQ(peer_->state, ConnectState::idle) << "it has left";
     EXPECT_EQ(ranks_->counters(0).rings_open, 0u);
     Peer* again = nullptr;
-    EXPECT_FALSE(ranks_->core(0).get_peer(peer_->name, again).ok());
+    EXPECT_FALSE(ranks_->core(0).peers().get(peer_->name, again).ok());
     std::vector<std::byte> bytes(1'000'000);
     test::TestRequest request;
     const Status status = send(bytes, request);
@@ -154,7 +154,7 @@ TEST(EndedBefore, WhoIsMetLaterIsNotWaitedFor) {
     Message message(0, 1, 1'000'000);
     bool complete = false;
     Peer* peer = nullptr;
-    Status status = ranks->core(0).get_peer(ranks->name(1), peer);
+    Status status = ranks->core(0).peers().get(ranks->name(1), peer);
     if (status.ok()) {
         status = ranks->core(0).protocol().send(
             peer, {0, 0, 3}, {message.sent.data(), message.sent.size(), nullptr, nullptr, nullptr},

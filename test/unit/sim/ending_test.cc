@@ -93,7 +93,7 @@ TEST(Leaving, WhoEndsDoesNotWaitForAConnection) {
         SCOPED_TRACE(message);
         const auto ranks = two_that_talked();
         ranks->kill(1);
-        ranks->core(0).promote(*ranks->peer(0, 1));
+        ranks->core(0).selection().promote(*ranks->peer(0, 1));
         EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::requested);
         Message last(0, 1, 8);
         if (message) {

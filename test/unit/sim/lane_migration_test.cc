@@ -150,7 +150,7 @@ TEST_P(ASlowRail, AConnectionIsNotClosedMeanwhile) {
         const std::uint32_t from = control_lane(*ranks, 0, 1);
         migrate(*ranks, 0, 1, 1 - from);
         ASSERT_TRUE(migrating.lane_migration.active);
-        ranks->core(closes).demote(*ranks->peer(closes, 1 - closes));
+        ranks->core(closes).selection().demote(*ranks->peer(closes, 1 - closes));
         EXPECT_EQ(migrating.state, ConnectState::open);
         ranks->wake(closes);
         rest(*ranks, 1ms);
@@ -347,7 +347,7 @@ TEST_F(ShortMessages, AConnectionIsNotClosedMeanwhile) {
     ASSERT_TRUE(
         ranks->run_until([&] { return peer.measuring.active && peer.measuring.path == 1; }, 10ms));
     for (const std::size_t closes : {0, 1}) {
-        ranks->core(closes).demote(*ranks->peer(closes, 1 - closes));
+        ranks->core(closes).selection().demote(*ranks->peer(closes, 1 - closes));
         ranks->wake(closes);
         rest(*ranks, 100us);
         EXPECT_EQ(peer.state, ConnectState::open);
@@ -419,9 +419,9 @@ TEST_P(Trouble, AtTheSameMomentLosesNothing) {
         begun += peer.lane_migration.active ? 1 : 0;
         switch (random.below(12)) {
         case 0: set_port(*ranks, from % 2, random.below(2), random.below(3) > 0); break;
-        case 1: ranks->core(from).demote(peer); break;
-        case 2: ranks->core(to).demote(*ranks->peer(to, from)); break;
-        case 3: ranks->core(from).promote(peer); break;
+        case 1: ranks->core(from).selection().demote(peer); break;
+        case 2: ranks->core(to).selection().demote(*ranks->peer(to, from)); break;
+        case 3: ranks->core(from).selection().promote(peer); break;
         default: break;
         }
         rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(20'000))});

@@ -138,7 +138,7 @@ TEST(Ranks, AMessageIntoAnIdleRingIsSeenAtOnce) {
     for (int i = 0; i < kLong; ++i) {
         ranks->core(0).progress();
     }
-    ASSERT_GT(ranks->core(0).cold_rings(), 2u);
+    ASSERT_GT(ranks->core(0).ring_poller().cold(), 2u);
     for (std::size_t from = 1; from < kRanks; ++from) {
         const Nanoseconds before = std::max(ranks->now(0), ranks->now(from));
         carry(*ranks, from, 0, 8);

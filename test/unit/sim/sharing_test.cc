@@ -242,7 +242,7 @@ TEST_P(SharingSwitches, UpAndDownWhileMessagesFly) {
             if (random.below(3) == 0) {
                 Core& core = ranks->core(from);
                 Peer& other = *ranks->peer(from, 1 - from);
-                up ? core.promote(other) : core.demote(other);
+                up ? core.selection().promote(other) : core.selection().demote(other);
             }
         }
     });
@@ -358,7 +358,7 @@ TEST(SharedRing, WhereThereIsRoomAgainNobodyShares) {
     carry(*ranks, 0, 1, 100'000);
     carry(*ranks, 0, 2, 100'000);
     EXPECT_TRUE(is_shared(*ranks, 0, 2));
-    ranks->core(0).demote(*ranks->peer(0, 1)); // this peer shares from now on
+    ranks->core(0).selection().demote(*ranks->peer(0, 1)); // this peer shares from now on
     const std::uint64_t enough = ranks->counters(0).selections + 3;
     for (int i = 0; i < 10'000 && ranks->counters(0).selections < enough; ++i) {
         carry(*ranks, 0, 2, 8);
@@ -403,7 +403,7 @@ TEST(SharedRing, OfTwoWhoShareTheOneWithoutRoomAsks) {
         EXPECT_EQ(ranks->counters(0).connections_closed, closed);
         EXPECT_EQ(ranks->counters(0).connections_refused, refused);
         EXPECT_LE(refused, 1u);
-        ranks->core(0).demote(*ranks->peer(0, 1)); // room for one of the two
+        ranks->core(0).selection().demote(*ranks->peer(0, 1)); // room for one of the two
         periods(10);
         EXPECT_NE(is_shared(*ranks, 0, 1), is_shared(*ranks, 0, 2));
         EXPECT_EQ(ranks->counters(0).queue_pairs, 1u);

@@ -11,32 +11,26 @@
 
 namespace adaptib {
 
-namespace {
-
-constexpr Nanoseconds kListenEvery{10'000'000}; // between two polls of the fabrics' events
-
-} // namespace
-
 // Queue pairs are destroyed before the memory that they use.
 Core::~Core() {
     if (protocol_ != nullptr) {
-        for_each_peer([this](Peer& peer) {
+        peers_->for_each([this](Peer& peer) {
             connections_->close(peer, ConnectState::failed);
             protocol_->forget(peer);
             paths_->remove(peer);
-            life_->forget(peer);
+            watch_->life().forget(peer);
         });
     }
-    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
-        if (*loopback != nullptr) {
-            connections_->close(**loopback, ConnectState::failed);
-            protocol_->forget(**loopback);
-        }
+    if (peers_) {
+        peers_->for_each_loopback([this](Peer& loopback) {
+            connections_->close(loopback, ConnectState::failed);
+            protocol_->forget(loopback);
+        });
     }
     protocol_.reset();
-    peers_.clear();
-    amo_peers_.clear();
-    counters_.peers = 0;
+    if (peers_) {
+        peers_->clear();
+    }
 }
 
 std::size_t Core::migrate_paths(Peer& peer) {
@@ -48,7 +42,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
     const Nanoseconds start = environment_.clock->now();
     const auto left = [this] {
         std::vector<Peer*> found;
-        for_each_peer([&](Peer& peer) {
+        peers_->for_each([&](Peer& peer) {
             if (protocol_->has_messages_of(peer)) {
                 found.push_back(&peer);
             }
@@ -91,9 +85,7 @@ void Core::drain(Nanoseconds limit) {
             std::this_thread::yield(); // to a process that has to take the data
         }
     }
-    for (Attached& attached : fabrics_) {
-        report_notices(attached);
-    }
+    events_->report_notices();
 }
 
 // Three kinds of peers may be gone, and then answer nothing: one that has begun to disconnect, one
@@ -102,8 +94,8 @@ void Core::drain(Nanoseconds limit) {
 // acknowledges what it has received, so that others do not wait for that.
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
-    bool last_words = !disconnected_.empty();
-    for_each_peer([&](Peer& peer) {
+    bool last_words = departures_->any();
+    peers_->for_each([&](Peer& peer) {
         const DatagramLink* link = peer.datagram.link.get();
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
                                   peer.ring_out->poster().flushed();
@@ -115,60 +107,56 @@ Core::Left Core::left() {
 }
 
 Nanoseconds Core::deadline() const {
-    if (startup_->is_due() || ended_.any_reported() ||
+    if (startup_->is_due() || watch_->ended().any_reported() ||
         (migration_ != nullptr && migration_->due())) {
         return Nanoseconds{0};
     }
-    Nanoseconds answers = std::min(paths_->deadline(), life_->deadline());
+    Nanoseconds answers = std::min(paths_->deadline(), watch_->life().deadline());
     if (!paths_->all_up()) {
         answers = std::min(answers, probes_->deadline());
     }
-    for (const Attached& attached : fabrics_) {
+    for (const AttachedFabric& attached : fabrics_) {
         answers = std::min(answers, attached.datagrams->retransmitter().deadline());
     }
     const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
-                                       forgive_unconnected_at_, contact_deadline()});
-    return std::min(
-        next, silence_->deadline(unsignaled_posts(), protocol_->transfers().work_outstanding()));
+                                       forgive_unconnected_at_, contacts_->deadline()});
+    return std::min(next, silence_->deadline(unsignaled_posts(), protocol_->transfers().work_outstanding()));
 }
 
 void Core::run_timers() {
     static_cast<void>(attended_.now()); // this process is polling, whether anything waits or not
-    for (Attached& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_) {
         if (attached.answerer != nullptr) {
             attached.answerer->beat();
         }
         attached.datagrams->retransmitter().run_timers();
     }
     const Nanoseconds now = environment_.clock->now();
-    if (now >= listen_at_) { // passes may be long, so events do not wait for housekeeping
-        listen_at_ = now + kListenEvery;
-        poll_events();
+    events_->run_timers(now);
+    if (!contacts_->empty()) [[unlikely]] {
+        contacts_->retry(now);
     }
-    if (!contacts_.empty()) [[unlikely]] {
-        try_contacts(now);
+    if (watch_->ended().any_reported()) [[unlikely]] {
+        departures_->end(watch_->take_ended(*peers_));
     }
-    if (ended_.any_reported()) [[unlikely]] {
-        take_ended_processes();
+    if (broken_.any()) [[unlikely]] {
+        broken_.report([this](std::uint64_t name) { return peers_->find(name); });
     }
-    if (!broken_.empty()) [[unlikely]] {
-        report_broken();
-    }
-    if (now >= watch_at_) {
-        watch_processes();
+    if (watch_->is_due(now)) {
+        departures_->end(watch_->find_ended(*peers_, *protocol_));
     }
     if (now >= shrink_rings_at_) {
         shrink_idle_rings(now);
     }
-    if (select_due(now)) {
-        select_channels(now);
+    if (selection_->is_due(now)) {
+        selection_->select_channels(now);
     }
-    if (source_map_ != nullptr && now >= source_map_->due()) [[unlikely]] {
-        note_sources(now);
+    if (sources_ && now >= sources_->due()) [[unlikely]] {
+        sources_->note(now);
     }
     if (now >= forgive_unconnected_at_) [[unlikely]] {
         forgive_unconnected_at_ = Nanoseconds::max();
-        for_each_peer([this](Peer& peer) {
+        peers_->for_each([this](Peer& peer) {
             if (std::exchange(peer.unconnected_paths, 0) != 0) {
                 connections_->repairs().improve(peer);
             }
@@ -177,7 +165,7 @@ void Core::run_timers() {
     if (silence_->due(unsignaled_posts(), protocol_->transfers().work_outstanding())) {
         watch_silence();
     }
-    life_->run_timers();
+    watch_->life().run_timers();
     probes_->run_timers();
     paths_->run_timers();
     connections_->limit().serve();
@@ -188,6 +176,24 @@ void Core::run_timers() {
     if (startup_->goes_on()) [[unlikely]] {
         startup_->connect_some();
     }
+}
+
+void Core::watch_silence() {
+    silence_->begin_look(unsignaled_posts());
+    connections_->limit().for_each([this](Peer& peer) {
+        if (datagram_paths_->reports_paths(peer)) {
+            silence_->look_at(peer);
+        }
+    });
+    silence_->end_look();
+}
+
+std::string Core::source_map() {
+    if (!sources_) {
+        return "";
+    }
+    sources_->note(environment_.clock->now());
+    return sources_->text(environment_.self);
 }
 
 std::string Core::report() const {
@@ -205,7 +211,7 @@ std::string Core::weights_report() const {
     constexpr std::size_t kMostPeers = 16;
     std::string text;
     std::size_t peers = 0;
-    for_each_peer([&](const Peer& peer) {
+    peers_->for_each([&](const Peer& peer) {
         constexpr std::array<const char*, 3> kOf{" of reads", " of writes", " of both"}; // by Mix
         const Scheduler* const scheduler = peer.scheduler.get();
         if (peer.route.count < 2 || scheduler == nullptr) {

@@ -38,9 +38,23 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "connect/connection_manager.h"
+#include "core/attached_fabric.h"
+#include "core/broken_connections.h"
+#include "core/channel_selection.h"
+#include "core/contacts.h"
+#include "core/credit_return.h"
+#include "core/datagram_paths.h"
+#include "core/delivery.h"
+#include "core/departures.h"
+#include "core/fabric_events.h"
+#include "core/message_sources.h"
+#include "core/peer_directory.h"
+#include "core/process_watch.h"
+#include "core/ring_poller.h"
+#include "core/routes.h"
+#include "core/severity.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
-#include "peer/peer_table.h"
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
@@ -53,19 +67,14 @@
 #include "recovery/silence_watch.h"
 #include "select/cost_meter.h"
 #include "select/policy.h"
-#include "select/selector.h"
-#include "select/source_map.h"
 
 namespace adaptib {
-
-enum class Severity : std::uint8_t { notice, failure };
 
 class Core final : private ConnectionListener,
                    private PathListener,
                    private PathObserver,
-                   private ProbeSender,
-                   private Witness,
-                   private LifeAsker,
+                   private PeerFailureListener,
+                   private ContactListener,
                    private StartupListener,
                    private ProtocolListener {
 public:
@@ -80,7 +89,7 @@ public:
         const Clock* clock = nullptr;
         Random* random = nullptr;
         Counters* counters = nullptr;
-        std::function<void(Severity, const std::string&)> message;
+        MessageFunction message;
         bool maps_sources = false;    // record messages by source and time, for source_map()
         const bool* yields = nullptr; // the process yields its CPU when it found nothing; null: no
         // Idle passes at most this far apart (base/spin.h) show that the caller does nothing but
@@ -106,27 +115,12 @@ public:
     // The address blob to publish; peers look it up.
     const std::vector<std::byte>& address() const { return address_; }
 
-    // Reason for looking a peer up. user: an operation needs it. offer: the caller offers it to its
-    // own user, and another transport takes it if it cannot be reached. datagram: a datagram from
-    // it has arrived.
-    enum class Why : std::uint8_t { user, offer, datagram };
-    // `out` is null for this process itself. Errors: unreachable, version, bad_wire, no_permission;
-    // a message has been given then (for Why::offer, once for all peers).
-    Status get_peer(std::uint64_t name, Peer*& out, Why why = Why::user);
-
-    // The peer record of this process itself, for one-sided operations; made at the first of them.
-    Status get_loopback(Peer*& out);
-    // Likewise for atomics: the peer (or loopback) itself or its amo_peer. Errors: as get_peer.
-    Status get_for_atomics(Peer& peer, Peer*& out);
-    Status get_loopback_for_atomics(Peer*& out) {
-        return get_loopback(atomic_loopback_, last_fabric(), out);
-    }
-    // Null: the peer has no amo_peer.
-    Peer* amo_peer_of(const Peer& peer) const { return amo_peers_.find(peer.name); }
-
+    PeerDirectory& peers() { return *peers_; }
     Protocol& protocol() { return *protocol_; }
     ConnectionManager& connections() { return *connections_; }
     Startup& startup() { return *startup_; }
+    ChannelSelection& selection() { return *selection_; }
+    BrokenConnections& broken() { return broken_; } // reported from progress()
     RailList rails() const { return rails_; }
     std::size_t fabrics() const { return fabrics_.size(); }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
@@ -135,28 +129,12 @@ public:
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()
     // (max: never). progress() calls run_timers() now and then.
     Nanoseconds deadline() const;
-    // Rings that each progress() polls; and rings of which each progress() polls one in turn. For
-    // simulations, which charge for polls, and whose ranks sleep while nothing happens.
-    std::size_t rings_polled() const { return hot_.size() + (cold_.empty() ? 0 : 1); }
-    std::size_t cold_rings() const { return cold_.size(); }
+    // For simulations, which charge for polls, and whose ranks sleep while nothing happens.
+    const RingPoller& ring_poller() const { return *rings_; }
     void run_timers();
     // Moves each queue pair of a peer to its alternate path, if one is armed; returns how many
     // moved.
     std::size_t migrate_paths(Peer& peer);
-    // The handler is called from progress(), once for each peer whose connection broke while
-    // something was outstanding on it or awaited: messages whose send has completed may not have
-    // arrived. Null: no call.
-    using BrokenHandler = void (*)(void* context, Peer& peer);
-    void listen_for_broken(BrokenHandler handler, void* context) {
-        broken_handler_ = handler;
-        broken_context_ = context;
-    }
-    // For a caller that selects channels itself. promote() moves the peer one step up, if there is
-    // room: from the shared queue to a ring written over shared (DC) queue pairs, if there are any,
-    // to a ring with queue pairs of its own. demote() moves it one step down, if nothing needs its
-    // connection.
-    void promote(Peer& peer);
-    void demote(Peer& peer);
     // Call it before the memory of the message requests goes away while one-sided operations go on,
     // and before peers are released: a peer that has begun to disconnect takes part in no transfer.
     // Messages under way have up to `limit` to complete. Then a peer that still has some fails,
@@ -177,31 +155,9 @@ public:
     std::string source_map();
     // Tells that the process of that name has ended. Any thread may call at any time; a progress()
     // that runs timers acts on it.
-    void on_process_ended(std::uint64_t name) { ended_.report(name); }
+    void on_process_ended(std::uint64_t name) { watch_->ended().report(name); }
 
 private:
-    // A fabric in use.
-    struct Attached {
-        std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
-        std::unique_ptr<Fabric> fabric;
-        const PollHint* poll_hint = nullptr; // the fabric's poll hint
-        std::size_t notices_reported = 0;
-        bool used = false; // a peer uses it
-        RailRange rails;
-        bool device = false; // its rails are those of RDMA devices
-        Bytes eager_limit = 0;
-        Bytes most_eager = 0; // if above eager_limit: timing copies may raise the limit to this
-        Bytes ring_bytes = 0;
-        bool target_assisted = false;    // small one-sided ops may be target-assisted
-        bool cooperative_copies = false; // long data may be copied cooperatively
-        std::optional<WayChoice::Way>
-            only_copies; // of CooperativeCopyChoices: the only way the user allows
-        std::unique_ptr<DatagramChannel> datagrams;
-        std::vector<CompletionFilter> filters; // one per rail
-        DatagramChannel::Receiver receiver;
-        std::vector<RailAddress> addresses; // of its rails, as last told to peers
-    };
-
     // Depth of each rail's completion queue, where the rail allows it.
     static constexpr std::uint32_t kCompletionDepth = 4096;
 
@@ -214,167 +170,57 @@ private:
     bool migrates(std::uint32_t rail) const;
     std::uint8_t rail_flags(std::uint32_t rail) const;
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
-    std::uint8_t paths_of(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
-    void plan(const Parameters& parameters);
-    void open_sharing(const Parameters& parameters);
-    void know_changes(const Parameters& parameters);
+    ChannelPlan plan(const Parameters& parameters);
+    void open_sharing(const Parameters& parameters, const ChannelPlan& channels);
+    ChannelCosts model_costs(const Parameters& parameters) const;
+    void open_responder(AttachedFabric& attached, const ProcessAddress& address);
     void open_target(std::uint32_t rail);
-    void open_connections(const Parameters& parameters, std::uint64_t key);
+    void open_connections(const Parameters& parameters, std::uint64_t key,
+                          const ChannelPlan& channels);
+    void open_selection(const Parameters& parameters, const ChannelPlan& channels);
     void open_migration(const Parameters& parameters);
     void open_paths(const Parameters& parameters);
     Bytes unexpected_memory(const Parameters& parameters) const;
-    void open_protocol(const Parameters& parameters, std::uint32_t depth);
+    void open_protocol(const Parameters& parameters, std::uint32_t depth,
+                       const ChannelPlan& channels);
+    void open_peers();
+    void open_rings(const Parameters& parameters);
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
-    bool has_several_adapters(const Attached& attached) const;
+    bool has_several_adapters(const AttachedFabric& attached) const;
     bool serves_atomics(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
 
     // core.cc
     std::string weights_report() const;
 
-    // peers.cc
-    std::unique_ptr<Peer> new_peer(const ProcessAddress& address, const PeerRoute& route);
-    Status make_peer(std::uint64_t name, Why why, Peer*& out);
-    Status make_amo_peer(const Peer& peer, Why why, Peer*& out);
-    Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
-    std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
-    std::uint32_t published_rate(std::uint32_t rail) const; // MB/s
-    Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
-    template <typename F> void for_each_peer(F&& f) const {
-        peers_.for_each(f);
-        amo_peers_.for_each(f);
-    }
-    Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
-    Status reach(Peer& peer, std::size_t& pair);
-    bool route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const;
-    bool choose_route(const ProcessAddress& address, PeerRoute& out) const;
-    std::string why_no_route(const ProcessAddress& address) const;
-    void refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle);
-    void report_notices(Attached& attached);
-    Status look_up(std::uint64_t name, ProcessAddress& out);
-    std::string peer_text(std::uint64_t name, const std::string& host) const;
-    void tear_down_peers();
-    static const char* advice(Reason reason);
-
-    // contact.cc
-    // A peer that cannot be reached yet: the core retries to create its address handle.
-    struct Contact {
-        Peer* peer;
-        Nanoseconds since; // something has waited for it
-        Nanoseconds next;  // time of the next try
-        Nanoseconds pause; // after that try
-    };
-    bool may_be_reached(const Peer& peer, Status status) const;
-    void await_contact(Peer& peer, Status status);
-    void try_contacts(Nanoseconds now);
-    bool try_contact(Contact& contact, Nanoseconds now);
-    bool put_off(Contact& contact, Status status, Nanoseconds now);
-    std::string why_unreached(const Peer& peer, Status status) const;
-    std::string give_up_text() const;
-    void refuse_sender(Peer& peer, Status status, Nanoseconds lasted);
-    void on_refused(Peer& peer, Status status, std::string text);
-    Nanoseconds contact_deadline() const;
-
-    // leaving.cc
-    static const char* why_gone(const Peer& peer);
-    void on_peers_changed();
-    void end_peers(const std::vector<Peer*>& gone);
-    static void take_datagrams(Attached& attached);
-    bool leaves(Peer& peer) override;
-    void release_left_peers();
-
-    // selection.cc
-    bool select_due(Nanoseconds now) const;
-    void select_channels(Nanoseconds now);
-    void connect_selected(const std::vector<std::uint64_t>& talking, Nanoseconds now);
-    std::size_t time_channels();
-    std::size_t look_into_rings();
-    void note_costs();
-    void note_sources(Nanoseconds now);
-
-    // paths.cc
     void tolerate_faults(std::uint32_t fabric);
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
     }
-    bool moves_datagrams(const Peer& peer) const { return paths_->on() && peer.datagrams.linked(); }
-    // False within a host: there a process fails, not a path.
-    bool reports_paths(const Peer& peer) const {
-        return rails_[peer.route.local.first]->info().link_layer != LinkLayer::memory;
-    }
-    bool has_datagrams(const Peer& peer, std::size_t pair) const;
-    static bool heard_over(const Peer& peer, std::size_t pair);
-    std::size_t next_pair(const Peer& peer) const;
-    Status handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out);
-    Status move_datagrams(Peer& peer, std::size_t pair);
-    void leave_path(Peer& peer);
-    void watch_silence();
     // Changes with each post whose completion nothing waits for.
     std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
-    void on_datagram_path_failure(Peer& peer, DatagramChannel::PathFailure failure,
-                                  WorkStatus status);
-
-    // alive.cc
-    void open_responder(Attached& attached, const ProcessAddress& address);
-    void attend(Peer& peer);
-    void ask_for(Peer& peer, Nanoseconds every);
-    Reach reach_of(const Peer& peer) const;
-    Reach look_for(Peer& peer);
-    DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
-    void take_ended_processes();
-    void watch_processes();
-    void shrink_idle_rings(Nanoseconds now);
-    std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
-    void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
-    // Witness
-    bool may_live(Peer& peer, Nanoseconds since) override;
-    // LifeAsker
-    bool has_responder(const Peer& peer, std::size_t pair) const override;
-    bool send_question(Peer& peer, std::size_t pair, const LifeBody& body) override;
-    bool is_awaited(const Peer& peer) const override;
-    void on_present(Peer& peer) override;
 
     // progress.cc
-    bool hot_rings_are_silent() const;
-    std::size_t poll_hot_rings();
-    void heat_ring(Peer& peer);
-    void cool_rings();
-    std::size_t poll_cold_ring();
-    std::size_t poll_ring(Peer& peer);
-    template <std::uint64_t kKind>
-    bool take_short(Peer& peer, RingReader& ring, std::uint64_t head);
-    bool poll_with_care(Peer& peer, RingReader& ring);
-    template <std::uint64_t kKind>
-    void release_or_defer(Peer& peer, RingReader& ring, const RingReader::Short& found);
-    void release_deferred();
-    void on_garbage(Peer& peer);
-
+    void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
     bool is_idle() const;
     bool others_idle() const;
     bool nothing_else() const;
     std::size_t look_after_others(bool idle);
     std::size_t poll_datagrams();
     std::size_t poll_completions();
-    void return_credit(Peer& peer);
-    bool post_credit(Peer& peer, Subchannel& subchannel);
-    Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
-    void hand_over(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                      const MessageHeader& header, const std::byte* body);
-    void poll_events();
-    void poll_events(Attached& attached);
-    void fail_peers_on(std::uint32_t rail);
-    void on_address_changed(Attached& attached, std::uint32_t rail);
-    bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);
-    std::size_t look_again();
+    std::size_t time_channels();
     void housekeeping();
+    void watch_silence();
+    void shrink_idle_rings(Nanoseconds now);
     void keep_alive();
 
     // events.cc and the files of the subjects. ConnectionListener
@@ -389,6 +235,7 @@ private:
     void on_interrupted(Peer& peer) override;
     void on_abandoned(Peer& peer) override;
     void on_fenced(Peer& peer) override;
+    void on_partition(Peer& peer, Nanoseconds lasted) override;
     void on_repaired(Peer& peer, Nanoseconds took) override;
     void on_notice(const std::string& text) override;
     // PathListener
@@ -398,25 +245,20 @@ private:
     void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                          const std::string& why) override;
     void on_path_line(const std::string& line) override;
-    // ProbeSender
-    Reach reach(const Peer& peer, std::size_t pair) override;
-    bool can_ask(const Peer& peer, std::size_t pair) const override;
-    bool send_aside(Peer& peer, std::size_t pair, std::uint32_t qp, const MessageHeader& header,
-                    const void* body);
-    bool send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) override;
-    void on_address_moved(Peer& peer, std::size_t pair) override;
-    void on_partition(Peer& peer, Nanoseconds lasted) override;
+    // PeerFailureListener
+    void on_peer_failed(Peer& peer, const std::string& why) override;
+    // ContactListener
+    void report_peer_failure(Peer& peer) override;
+    void on_early_request(Peer& peer, const ConnectBody& body) override;
     // StartupListener
     bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
     // ProtocolListener
     void on_failure(const std::string& text) override;
     void on_broken(Peer& peer) override;
-    void report_broken();
     void on_peer_disconnected(Peer& peer) override;
+    bool leaves(Peer& peer) override;
 
     Liveness liveness_;
-    EndedProcesses ended_;
-    Nanoseconds watch_at_{0};        // next check of the awaited processes
     Nanoseconds shrink_rings_at_{0}; // next release of idle rings' memory
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_reported_{0};
@@ -424,62 +266,36 @@ private:
     Environment environment_;
     AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
     Counters& counters_;
-    std::vector<Attached> fabrics_;
+    std::vector<AttachedFabric> fabrics_;
+    std::optional<Routes> routes_;                      // set once the fabrics are attached
     std::vector<Rail*> rails_;                          // of all fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one per rail
     std::unique_ptr<SharedQueuePairs> shared_;          // null: none
     std::unique_ptr<PathRepository> paths_;
-    std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
-    std::unique_ptr<LifeWatch> life_;
+    std::unique_ptr<MigrationAgent> migration_;   // null: off, or no rail has it
+    std::optional<DatagramPaths> datagram_paths_; // these three are set once the core is open
+    std::optional<Contacts> contacts_;
+    std::optional<ProcessWatch> watch_;
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
-    PeerTable peers_;
-    PeerTable amo_peers_;
-    std::unique_ptr<Peer> loopback_;
-    std::unique_ptr<Peer> atomic_loopback_; // if there are several fabrics
+    std::optional<PeerDirectory> peers_; // set once the core is open
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    std::uint32_t paths_per_port_ = 0;
-    // A ring that had traffic lately. An idle pass reads only this record and the ring.
-    struct HotRing {
-        explicit HotRing(Peer& of) : peer(&of) {}
-        bool has_nothing() const { return next != nullptr && load_ring_word(next) == 0; }
-        const std::byte* next = nullptr; // where its next message begins; null: poll with care
-        Peer* peer;
-    };
-    std::vector<HotRing> hot_;
-    std::uint32_t idle_looks_ = 0;  // Parameters::idle_looks
-    std::uint32_t looks_again_ = 0; // extra polls of all of hot_ in a pass that finds nothing
-    std::uint64_t idle_ended_ = 0;  // ticks: the end of the last such pass
-    Peer* deferring_ = nullptr;     // its ring defers a release until a pass finds nothing
-    std::vector<Peer*> cold_;
-    std::size_t next_cold_ = 0;
-    Nanoseconds listen_at_{0};                        // next poll of the fabrics' events
+    std::optional<RingPoller> rings_; // these five are set once the core is open
+    std::optional<Delivery> delivery_;
+    std::optional<CreditReturn> credit_;
+    std::optional<Departures> departures_;
+    std::optional<FabricEvents> events_;
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
-    std::uint64_t keep_alive_at_ = 0;        // not before this tick
-    std::uint64_t timers_at_ = kTimersEvery; // tick_ of the next pass that runs them
-    std::optional<Startup> startup_;         // set once the core is open
-    ChannelCosts model_costs_;               // used for costs that are not measured
-    std::unique_ptr<Selector> selector_;     // null: channels are not selected
-    ChannelPlan channels_;
-    std::unique_ptr<SourceMap> source_map_; // null: not wanted
-    struct Stopwatch {
-        Nanoseconds clock;
-        Nanoseconds aside; // time that is not the channel's
-    };
-    Stopwatch* stopwatch_ = nullptr;   // null: nothing is timed
-    std::unique_ptr<CostMeter> meter_; // null: costs are the model's
-    Nanoseconds select_at_{0};
-    std::vector<Peer*> left_; // gone peers, to be released at the end of this progress
-    std::vector<Contact> contacts_;
-    bool contact_reported_ = false;   // a notice has said that something waits for such peers
-    bool left_reported_ = false;      // a notice has said that peers are left to other transports
-    std::vector<Peer*> disconnected_; // to be taken down at the end of this progress
-    std::vector<Peer*> broken_;       // the next pass with timers tells the user of them
-    BrokenHandler broken_handler_ = nullptr;
-    void* broken_context_ = nullptr;
+    std::uint64_t keep_alive_at_ = 0;           // not before this tick
+    std::uint64_t timers_at_ = kTimersEvery;    // tick_ of the next pass that runs them
+    std::optional<Startup> startup_;            // set once the core is open
+    std::optional<ChannelSelection> selection_; // set once the core is open
+    std::optional<MessageSources> sources_;     // none: not wanted
+    std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
+    BrokenConnections broken_;
 };
 
 } // namespace adaptib

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/core.h"
+#include "core/peer_text.h"
 
 namespace adaptib {
 
@@ -16,13 +17,11 @@ constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // until unconnected 
 
 } // namespace
 
-void Core::on_ring_offered(Peer& peer) { heat_ring(peer); }
+void Core::on_ring_offered(Peer& peer) { rings_->heat(peer, tick_); }
 
-void Core::on_ring_withdrawn(Peer& peer) {
-    std::erase_if(hot_, [&](const HotRing& ring) { return ring.peer == &peer; });
-    std::erase(cold_, &peer);
-    deferring_ = deferring_ == &peer ? nullptr : deferring_;
-}
+void Core::on_ring_final(Peer& peer) { rings_->empty(peer); }
+
+void Core::on_ring_withdrawn(Peer& peer) { rings_->remove(peer); }
 
 void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
 
@@ -30,7 +29,7 @@ void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
 
 // Adds the error text of the first rail that has one.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
-    if (leaves(peer)) {
+    if (departures_->leaves(peer)) {
         peer.state = peer.state == ConnectState::failed ? ConnectState::idle : peer.state;
         return;
     }
@@ -66,9 +65,9 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
 }
 
 void Core::on_interrupted(Peer& peer) {
-    static_cast<void>(leaves(peer));
+    static_cast<void>(departures_->leaves(peer));
     protocol_->on_interrupted(peer);
-    life_->want(peer); // the repair needs an answer of the peer
+    watch_->life().want(peer); // the repair needs an answer of the peer
 }
 
 // Takes completions until there are none. Their handling may cause further ones, so the number is
@@ -89,7 +88,7 @@ void Core::on_fenced(Peer& peer) { protocol_->flow().on_fenced(peer); }
 void Core::on_repaired(Peer& peer, Nanoseconds took) {
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         if (peer.subchannels[i].qp != nullptr) {
-            paths_->report_success(peer, i, reports_paths(peer));
+            paths_->report_success(peer, i, datagram_paths_->reports_paths(peer));
         }
     }
     const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
@@ -121,14 +120,16 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             if (!peer.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
-            if (connections_->renew_shared(peer, peer.subchannels[i]) || leaves(peer)) {
+            if (connections_->renew_shared(peer, peer.subchannels[i]) ||
+                departures_->leaves(peer)) {
                 return;
             }
             const bool own = !peer.shared || owner == &peer.quiet_work;
             const bool refused = peer.subchannels[i].refused; // its operation has ended already
             if (peer.repairable && (is_path_failure(status) || !own || refused)) {
                 if (is_path_failure(status) && status != WorkStatus::flushed && own) {
-                    paths_->report_failure(peer, i, work_status_text(status), reports_paths(peer));
+                    paths_->report_failure(peer, i, work_status_text(status),
+                                           datagram_paths_->reports_paths(peer));
                 }
                 connections_->repairs().begin(peer);
             } else if (!peer.teardown_pending) {
@@ -140,17 +141,48 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             return;
         }
     };
-    for_each_peer(look);
-    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
-        if (*loopback != nullptr) {
-            look(**loopback);
+    peers_->for_each(look);
+    peers_->for_each_loopback(look);
+}
+
+// Takes a path that is up again into the connection. Repairs the connection without a path that has
+// failed, unless the adapter itself migrates to another path. A peer that is not repairable yet is
+// checked when its connection opens.
+void Core::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
+                           const std::string&) {
+    if (peer.state == ConnectState::failed) {
+        return;
+    }
+    datagram_paths_->on_path_changed(peer, pair, now);
+    if (now == PathState::failed) {
+        const bool used = pair < peer.subchannels.size() && peer.subchannels[pair].qp != nullptr;
+        if (used && peer.repairable && !rides_out(peer, pair, peer.route.pairs[pair].local)) {
+            connections_->repairs().begin(peer);
         }
+    } else if (now == PathState::up) {
+        connections_->repairs().improve(peer);
     }
 }
 
+void Core::on_path_line(const std::string& line) { environment_.message(Severity::notice, line); }
+
+void Core::on_partition(Peer& peer, Nanoseconds lasted) {
+    datagram_paths_->on_partition(peer, lasted);
+}
+
+void Core::on_peer_failed(Peer& peer, const std::string& why) {
+    protocol_->on_peer_failed(peer, why);
+}
+
+void Core::report_peer_failure(Peer& peer) { protocol_->report_peer_failure(peer); }
+
+void Core::on_early_request(Peer& peer, const ConnectBody& body) {
+    connections_->on_early_request(peer, body);
+}
+
 bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
-    Peer* peer = peers_.find(name);
-    if (peer == nullptr && !make_peer(name, Why::user, peer).ok()) {
+    Peer* peer = nullptr;
+    if (!peers_->find_or_make(name, peer, PeerDirectory::Why::user).ok()) {
         return false;
     }
     if (peer->datagram.handle != nullptr && !peer->released) { // else contacted and released since
@@ -162,18 +194,10 @@ bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
 
 void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
 
-void Core::on_broken(Peer& peer) { broken_.push_back(&peer); }
+void Core::on_broken(Peer& peer) { broken_.add(peer); }
 
-// A failed peer's record stays, so the list may wait until a later pass.
-void Core::report_broken() {
-    for (const Peer* broken : std::exchange(broken_, {})) {
-        Peer* peer = peers_.find(broken->name); // the user does not know amo_peers
-        if (peer != nullptr && broken_handler_ != nullptr) {
-            broken_handler_(broken_context_, *peer);
-        }
-    }
-}
+void Core::on_peer_disconnected(Peer& peer) { departures_->add_disconnected(peer); }
 
-void Core::on_peer_disconnected(Peer& peer) { disconnected_.push_back(&peer); }
+bool Core::leaves(Peer& peer) { return departures_->leaves(peer); }
 
 } // namespace adaptib

@@ -16,7 +16,7 @@ constexpr Nanoseconds kLookEvery{5'000'000'000};
 
 void Core::shrink_idle_rings(Nanoseconds now) {
     shrink_rings_at_ = now + kLookEvery;
-    for_each_peer([this](Peer& peer) {
+    peers_->for_each([this](Peer& peer) {
         if (peer.ring_out != nullptr) { // memory that was once refused may be available now
             peer.ring_capacity = peer.ring_out->most();
         }

@@ -34,6 +34,8 @@ std::uint8_t answer_code(Nanoseconds time) {
     return code;
 }
 
+constexpr std::int64_t kLooks = 8; // polls, at least, before a timeout counts as a failure
+
 } // namespace
 
 Core::Core(const Environment& environment)
@@ -59,7 +61,7 @@ Status Core::create(const Parameters& parameters, const Environment& environment
 
 Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
                   std::string& text) {
-    fabrics_.reserve(fabrics.size()); // an Attached must not move
+    fabrics_.reserve(fabrics.size()); // an AttachedFabric must not move
     std::size_t room = kMaxRails;
     for (std::unique_ptr<Fabric>& fabric : fabrics) {
         const std::size_t others = fabrics.size() - fabrics_.size() - 1; // each gets at least one
@@ -69,7 +71,13 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
         }
         room = kMaxRails - rails_.size();
     }
-    paths_per_port_ = static_cast<std::uint32_t>(parameters.paths_per_port);
+    std::vector<RailRange> ranges;
+    for (const AttachedFabric& attached : fabrics_) {
+        ranges.push_back(attached.rails);
+    }
+    routes_.emplace(Routes::Options{environment_.self, environment_.host, environment_.left_out,
+                                    static_cast<std::uint32_t>(parameters.paths_per_port)},
+                    rails_, ranges);
     open_migration(parameters);
     std::uint32_t depth = kCompletionDepth;
     for (const Rail* rail : rails_) {
@@ -81,19 +89,22 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     address.key = environment_.random->next();
     address.host = environment_.host;
     open_paths(parameters);
-    plan(parameters);
+    const ChannelPlan channels = plan(parameters);
     cqs_.resize(rails_.size());
-    open_sharing(parameters);
+    open_sharing(parameters, channels);
     if (Status status = open_rails(depth, address, text); !status.ok()) {
         return status;
     }
     address_ = encode(address);
-    open_connections(parameters, address.key);
-    open_protocol(parameters, depth);
+    open_connections(parameters, address.key, channels);
+    open_protocol(parameters, depth, channels);
+    open_peers();
+    open_selection(parameters, channels);
+    open_rings(parameters);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         listen(i);
-        report_notices(fabrics_[i]);
     }
+    events_->report_notices();
     check_threshold(parameters);
     return kOk;
 }
@@ -107,7 +118,7 @@ void Core::check_threshold(const Parameters& parameters) {
         (environment_.self & 0xffffffffu) != 0) {
         return;
     }
-    for (const Attached& attached : fabrics_) {
+    for (const AttachedFabric& attached : fabrics_) {
         const bool fixed = attached.device || parameters.eager_limit >= 0;
         if (fixed && threshold < attached.eager_limit) {
             environment_.message(
@@ -157,7 +168,7 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     const bool target_assisted = direct && std::string_view(parameters.small_one_sided) == "auto";
     const std::string_view long_copies = parameters.long_copies;
     const bool cooperative_copies = direct && long_copies != "alone";
-    Attached attached;
+    AttachedFabric attached;
     attached.fabric = std::move(fabric);
     attached.poll_hint = attached.fabric->poll_hint();
     attached.rails = range;
@@ -219,7 +230,7 @@ std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
 // Opens the queues of each rail, and fills in how peers reach it.
 Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text) {
     PathListener& paths = *this;
-    for (Attached& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_) {
         Rail& first = *rails_[attached.rails.first];
         const RailList all = RailList(rails_).subspan(attached.rails.first, attached.rails.count);
         // Datagrams use the first rail alone if paths never change.
@@ -247,8 +258,8 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 address.rails.push_back({at.size, at.bytes,
                                          datagrams ? attached.datagrams->qp_number(port) : 0,
                                          datagrams ? attached.fabric->responder_qp(port) : 0,
-                                         paths_of(i), first_of_adapter(i), rail_flags(i),
-                                         published_rate(i), rails_[i]->info().name});
+                                         routes_->paths_of(i), first_of_adapter(i), rail_flags(i),
+                                         routes_->published_rate(i), rails_[i]->info().name});
             }
         }
         if (!status.ok()) {
@@ -273,35 +284,27 @@ void Core::open_paths(const Parameters& parameters) {
     PathObserver& observer = *this;
     paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
     failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
+    PeerFailureListener& failures = *this;
+    datagram_paths_.emplace(rails_, *paths_, liveness_, failures);
+    watch_.emplace(
+        ProcessWatch::Options{environment_.clock, &attended_, environment_.random, &liveness_},
+        rails_, *paths_, *datagram_paths_, counters_);
     PathProbes::Options probes;
     probes.timeout = failure_timeout_;
     probes.liveness = &liveness_;
-    probes.witness = this;
-    LifeAsker& asker = *this;
-    life_ = std::make_unique<LifeWatch>(attended_, *environment_.random, counters_, asker);
-    probes.life = life_.get();
+    probes.witness = &*watch_;
+    probes.life = &watch_->life();
     probes.clock = &attended_;
     probes.random = environment_.random;
-    ProbeSender& sender = *this;
-    probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, sender);
+    ContactListener& contact_events = *this;
+    contacts_.emplace(rails_, *datagram_paths_, liveness_, *environment_.clock, contact_events);
+    probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, *datagram_paths_);
     silence_ = std::make_unique<SilenceWatch>(
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
-// Several LIDs exist only where an administrator has configured them for this purpose. Flow labels
-// always exist, but may lead nowhere else.
-std::uint8_t Core::paths_of(std::uint32_t rail) const {
-    constexpr std::uint32_t kWorthwhile = 8; // test/study: more gain little, four miss some of it
-    const RailInfo& info = rails_[rail]->info();
-    if (paths_per_port_ > 0) {
-        return static_cast<std::uint8_t>(paths_per_port_);
-    }
-    const bool labels = info.link_layer == LinkLayer::ethernet;
-    return static_cast<std::uint8_t>(labels ? 1 : std::min(info.paths, kWorthwhile));
-}
-
 // The device with the fewest queue pairs bounds all.
-void Core::plan(const Parameters& parameters) {
+ChannelPlan Core::plan(const Parameters& parameters) {
     ChannelBounds bounds;
     for (const Rail* rail : rails_) {
         bounds.dynamically_connected =
@@ -311,18 +314,15 @@ void Core::plan(const Parameters& parameters) {
             bounds.queue_pairs = most;
         }
     }
-    channels_ = plan_channels(parameters, bounds);
-    idle_looks_ = static_cast<std::uint32_t>(parameters.idle_looks);
-    if (environment_.maps_sources) {
-        source_map_ = std::make_unique<SourceMap>(environment_.clock->now());
-    }
-    for (const std::string& notice : channels_.notices) {
+    ChannelPlan channels = plan_channels(parameters, bounds);
+    for (const std::string& notice : channels.notices) {
         environment_.message(Severity::notice, notice);
     }
+    return channels;
 }
 
-void Core::open_sharing(const Parameters& parameters) {
-    if (channels_.sharing == Sharing::never) {
+void Core::open_sharing(const Parameters& parameters, const ChannelPlan& channels) {
+    if (channels.sharing == Sharing::never) {
         return;
     }
     SharedQueuePairs::Options options;
@@ -354,7 +354,7 @@ void Core::open_target(std::uint32_t rail) {
 // Adds what it costs to change DC targets, which the published costs leave out. A rail that does
 // not report it counts as a Connect-IB adapter (fabric/sim/machine.cc says where that number comes
 // from).
-void Core::know_changes(const Parameters& parameters) {
+ChannelCosts Core::model_costs(const Parameters& parameters) const {
     constexpr Nanoseconds kConnectIb{254};
     Nanoseconds most{0};
     for (const Rail* rail : rails_) {
@@ -363,57 +363,69 @@ void Core::know_changes(const Parameters& parameters) {
             most = std::max(most, info.target_change.count() > 0 ? info.target_change : kConnectIb);
         }
     }
-    model_costs_.change = static_cast<double>(most.count());
-    model_costs_.initiators = static_cast<std::size_t>(parameters.dc_initiators);
+    ChannelCosts costs;
+    costs.change = static_cast<double>(most.count());
+    costs.initiators = static_cast<std::size_t>(parameters.dc_initiators);
+    return costs;
 }
 
-void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
+void Core::open_connections(const Parameters& parameters, std::uint64_t key,
+                            const ChannelPlan& channels) {
     ConnectOptions connect;
     connect.self = environment_.self;
     connect.key = key;
-    connect.ring_max = channels_.rings;
-    if (channels_.selects) {
-        const bool measured = std::string_view(parameters.channel_costs) == "measured";
-        if (measured && shared_ != nullptr) {
-            know_changes(parameters);
-        }
-        selector_ = std::make_unique<Selector>(model_costs_);
-        if (environment_.timed && measured) {
-            meter_ = std::make_unique<CostMeter>();
-        }
-    }
+    connect.ring_max = channels.rings;
     connect.scheduler = scheduler_options(parameters);
     connect.fault_tolerance = paths_->on();
     connect.failure_timeout = failure_timeout_;
     connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
     connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
     connect.liveness = &liveness_;
-    connect.witness = this;
-    connect.connect_max = channels_.connections;
-    connect.connect_pool = channels_.kept;
+    connect.witness = &*watch_;
+    connect.connect_max = channels.connections;
+    connect.connect_pool = channels.kept;
     connect.clock = environment_.clock;
     connect.attended = &attended_;
     connect.random = environment_.random;
     connect.migration = migration_.get();
-    connect.chosen_idle = std::min(connect.chosen_idle, channels_.period);
-    connect.own_pause = channels_.period;
+    connect.chosen_idle = std::min(connect.chosen_idle, channels.period);
+    connect.own_pause = channels.period;
     connect.measure = environment_.measure;
-    connect.sharing = channels_.sharing;
+    connect.sharing = channels.sharing;
     connect.shared = shared_.get();
     ConnectionListener& connection_events = *this;
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
-    if (selector_ != nullptr) {
-        note_costs();
-    }
     const std::string_view mode = parameters.connect;
     StartupListener& startup_events = *this;
     startup_.emplace(Startup::Options{environment_.self,
                                       mode == "partial"  ? Startup::Mode::partial
                                       : mode == "static" ? Startup::Mode::all
                                                          : Startup::Mode::on_demand,
-                                      channels_.connections},
+                                      channels.connections},
                      startup_events);
+}
+
+void Core::open_selection(const Parameters& parameters, const ChannelPlan& channels) {
+    const bool measured =
+        channels.selects && std::string_view(parameters.channel_costs) == "measured";
+    if (environment_.timed && measured) {
+        meter_ = std::make_unique<CostMeter>();
+    }
+    ChannelSelection::Options options;
+    options.selects = channels.selects;
+    options.period = channels.period;
+    options.sharing = channels.sharing;
+    options.rings = channels.rings;
+    options.costs = measured && shared_ != nullptr ? model_costs(parameters) : ChannelCosts{};
+    options.meter = meter_.get();
+    selection_.emplace(options, peers_->peers(), *connections_, counters_);
+    if (channels.selects) {
+        selection_->note_costs();
+    }
+    if (environment_.maps_sources) {
+        sources_.emplace(peers_->peers(), environment_.clock->now());
+    }
 }
 
 Bytes Core::unexpected_memory(const Parameters& parameters) const {
@@ -424,7 +436,8 @@ Bytes Core::unexpected_memory(const Parameters& parameters) const {
                : std::clamp(shm::default_memory(environment_.local_processes), kLeast, kMost);
 }
 
-void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
+void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
+                         const ChannelPlan& channels) {
     Protocol::Options protocol;
     protocol.eager_limit = first_eager_limit(parameters);
     // One limit for all peers: the best one for peers of other hosts costs those of this host
@@ -435,13 +448,13 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
         })->eager_limit;
     protocol.active_max = fabrics_[0].datagrams->capacity();
     std::vector<RailRange> ranges;
-    for (const Attached& attached : fabrics_) {
+    for (const AttachedFabric& attached : fabrics_) {
         protocol.active_max = std::min(protocol.active_max, attached.datagrams->capacity());
         ranges.push_back(attached.rails);
     }
     protocol.active_max = std::max(protocol.active_max, kActiveMax);
     protocol.put = std::string_view(parameters.rendezvous) == "put";
-    protocol.connect_threshold = channels_.connect_threshold;
+    protocol.connect_threshold = channels.connect_threshold;
     protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;
@@ -457,9 +470,37 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
                                            protocol_events);
 }
 
+void Core::open_peers() {
+    PeerDirectory::Options options;
+    options.self = environment_.self;
+    options.host = environment_.host;
+    options.wire_version = environment_.wire_version;
+    options.bootstrap = environment_.bootstrap;
+    options.address = &address_;
+    options.message = environment_.message;
+    peers_.emplace(options,
+                   PeerDirectory::Parts{fabrics_, *routes_, *paths_, *datagram_paths_, *contacts_,
+                                        watch_->ended(), *connections_, *protocol_, counters_});
+}
+
+void Core::open_rings(const Parameters& parameters) {
+    delivery_.emplace(*protocol_, *environment_.clock);
+    credit_.emplace(*connections_, rails_, meter_.get(), *environment_.clock, counters_);
+    rings_.emplace(RingPoller::Options{static_cast<std::uint32_t>(parameters.idle_looks),
+                                       environment_.tight_ticks, environment_.yields},
+                   *protocol_, *delivery_, *credit_, counters_);
+    departures_.emplace(fabrics_, *peers_, *paths_, *connections_, *protocol_, *rings_);
+    PathListener& path_failures = *this;
+    PeerFailureListener& peer_failures = *this;
+    events_.emplace(environment_.host, environment_.message,
+                    FabricEvents::Parts{fabrics_, rails_, shared_.get(), *paths_, migration_.get(),
+                                        *datagram_paths_, *connections_, *peers_, *departures_,
+                                        path_failures, peer_failures});
+}
+
 // An adapter's atomics are atomic only with each other, not with those of another adapter, through
 // which other peers may come.
-bool Core::has_several_adapters(const Attached& attached) const {
+bool Core::has_several_adapters(const AttachedFabric& attached) const {
     for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
         if (!rails_[i]->info().adapter.empty() && first_of_adapter(i) != attached.rails.first) {
             return true;
@@ -471,7 +512,7 @@ bool Core::has_several_adapters(const Attached& attached) const {
 // If a failure interrupts an adapter's atomic, nobody knows whether it was carried out.
 bool Core::serves_atomics(const Parameters& parameters) const {
     const std::string_view atomics = parameters.atomics;
-    const auto several = [this](const Attached& attached) {
+    const auto several = [this](const AttachedFabric& attached) {
         return has_several_adapters(attached);
     };
     if (atomics != "auto") {
@@ -486,7 +527,7 @@ bool Core::serves_atomics(const Parameters& parameters) const {
         }
         return atomics == "target";
     }
-    return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const Attached& attached) {
+    return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const AttachedFabric& attached) {
         const auto last = rails_.begin() + attached.rails.end();
         const bool able = std::all_of(rails_.begin() + attached.rails.first, last, [](auto* rail) {
             return rail->info().has(Capability::atomic64);
@@ -498,13 +539,13 @@ bool Core::serves_atomics(const Parameters& parameters) const {
 
 void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
-    datagrams.retransmitter().judge_by([this, fabric](const DatagramTarget& target,
-                                                      Nanoseconds since) {
-        Peer* peer = find_peer(target.name, fabric);
-        return peer == nullptr ? DatagramChannel::Standing::doubtful : standing_of(*peer, since);
+    datagrams.retransmitter().judge_by([this, fabric](const DatagramTarget& target, Nanoseconds since) {
+        Peer* peer = peers_->find(target.name, fabric);
+        return peer == nullptr ? DatagramChannel::Standing::doubtful
+                               : watch_->standing_of(*peer, since);
     });
     datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
-        if (Peer* peer = find_peer(to, fabric); peer != nullptr && !leaves(*peer)) {
+        if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !departures_->leaves(*peer)) {
             protocol_->on_peer_failed(*peer,
                                       std::string(work_status_text(why)) + " on rail " +
                                           peer->datagrams.rail(peer->datagram.port).info().name);
@@ -519,13 +560,53 @@ void Core::listen(std::uint32_t fabric) {
         tolerate_faults(fabric);
     }
     datagrams.retransmitter().resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
-        Peer* peer = sender_of(fabric, from, key);
+        Peer* peer = peers_->sender_of(fabric, from, key);
         return peer == nullptr ? nullptr : &peer->datagram;
     });
     fabrics_[fabric].receiver = [this, fabric](std::uint64_t from, std::uint64_t key,
                                                const MessageHeader& header, const std::byte* body) {
         on_datagram(fabric, from, key, header, body);
     };
+}
+
+void Core::tolerate_faults(std::uint32_t fabric) {
+    const auto find = [this, fabric](std::uint64_t name) -> DatagramTarget* {
+        Peer* peer = peers_->find(name, fabric);
+        return peer == nullptr || peer->datagram.handle == nullptr ? nullptr : &peer->datagram;
+    };
+    const auto path_failed = [this, fabric](DatagramTarget& target,
+                                            DatagramChannel::PathFailure failure,
+                                            WorkStatus status) {
+        Peer* peer = peers_->find(target.name, fabric);
+        if (peer != nullptr && peer->state != ConnectState::failed && !departures_->leaves(*peer)) {
+            datagram_paths_->on_failure(*peer, failure, status);
+        }
+    };
+    const auto answered = [this, fabric](DatagramTarget& target) {
+        Peer* peer = peers_->find(target.name, fabric);
+        if (peer != nullptr && DatagramPaths::heard_over(
+                                   *peer, target.pair)) { // else the answer is for an earlier path
+            paths_->report_success(*peer, target.pair);
+        }
+    };
+    if (fabrics_[fabric].datagrams->linked()) { // else lost datagrams stay lost
+        attended_.at_most(failure_timeout_ / kLooks);
+        fabrics_[fabric].datagrams->retransmitter().tolerate(failure_timeout_, find, path_failed, answered);
+    }
+}
+
+void Core::open_responder(AttachedFabric& attached, const ProcessAddress& address) {
+    const auto& rails = attached.fabric->rails();
+    if (rails[0]->info().link_layer == LinkLayer::memory) {
+        return; // the operating system says whether processes of this host live
+    }
+    auto answerer = std::make_unique<LifeAnswerer>(address.name, address.key, attached.rails.first);
+    for (std::uint32_t i = 0; i < attached.rails.count; ++i) {
+        answerer->set_address(i, rails[i]->address());
+    }
+    if (attached.fabric->respond(*answerer, address.key).ok()) {
+        attached.answerer = std::move(answerer);
+    }
 }
 
 SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {

@@ -307,12 +307,12 @@ void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_
 
 namespace {
 
-int get_peer(opal_common_adaptib_core_t* core, uint64_t name, Core::Why why,
+int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why why,
              opal_common_adaptib_peer_t** peer) noexcept {
     try {
         const Guard guard(core);
         Peer* found = nullptr;
-        const Status status = core->core->get_peer(name, found, why);
+        const Status status = core->core->peers().get(name, found, why);
         if (status.ok()) {
             *peer = handle_of(core, found);
         }
@@ -327,12 +327,12 @@ int get_peer(opal_common_adaptib_core_t* core, uint64_t name, Core::Why why,
 
 int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name,
                                  opal_common_adaptib_peer_t** peer) noexcept {
-    return get_peer(core, name, Core::Why::user, peer);
+    return get_peer(core, name, PeerDirectory::Why::user, peer);
 }
 
 int opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t name,
                                    opal_common_adaptib_peer_t** peer) noexcept {
-    return get_peer(core, name, Core::Why::offer, peer);
+    return get_peer(core, name, PeerDirectory::Why::offer, peer);
 }
 
 void opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t* core,
@@ -371,7 +371,7 @@ void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->broken = handler;
     core->broken_context = context;
-    core->core->listen_for_broken(handler == nullptr ? nullptr : report_broken, core);
+    core->core->broken().listen(handler == nullptr ? nullptr : report_broken, core);
 }
 
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
@@ -379,7 +379,8 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     if (Peer* released = peer_of(core, peer); released != nullptr) {
         core->core->protocol().release_peer(*released);
-        if (Peer* amo_peer = core->core->amo_peer_of(*released); amo_peer != nullptr) {
+        if (Peer* amo_peer = core->core->peers().find_amo_peer(released->name);
+            amo_peer != nullptr) {
             core->core->protocol().release_peer(*amo_peer);
         }
     }

@@ -120,9 +120,10 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
     const bool emulated = (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED) != 0;
     if (!atomic || emulated || in.fabrics() == 1) [[likely]] {
         out = to;
-        return to == nullptr ? in.get_loopback(out) : kOk;
+        return to == nullptr ? in.peers().get_loopback(out) : kOk;
     }
-    return to == nullptr ? in.get_loopback_for_atomics(out) : in.get_for_atomics(*to, out);
+    return to == nullptr ? in.peers().get_loopback_for_atomics(out)
+                         : in.peers().get_for_atomics(*to, out);
 }
 
 [[gnu::always_inline]] inline int try_rma(opal_common_adaptib_core_t* core,

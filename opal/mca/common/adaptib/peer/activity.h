@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PeerActivity: how much a peer communicates and when it last asked for a connection.
 //
-// Purpose: the record that connect/ and the selection of channels (core/selection.cc) read to
-// decide which peers have a connection, and of which kind.
+// Purpose: the record that connect/ and the selection of channels (core/channel_selection.h) read
+// to decide which peers have a connection, and of which kind.
 // Ownership: belongs to the Peer. Threads: one at a time (the core's lock).
 // May touch: base/.
 #pragma once

@@ -224,7 +224,7 @@ public:
 
     // Hot.
     std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
-    std::uint32_t sent_by_then = 0;  // next_send at the last long message (Core::release_or_defer)
+    std::uint32_t sent_by_then = 0;  // next_send at the last long message (core/ring_poller.cc)
     Bytes eager_limit;               // of two-sided messages
     DatagramChannel& datagrams;
     bool released = false;            // the user of the core has released it

@@ -28,8 +28,8 @@
 #include "peer/peer.h"
 #include "protocol/completions.h"
 #include "protocol/flush.h"
+#include "protocol/one_sided.h"
 #include "protocol/region_keys.h"
-#include "protocol/transfer.h"
 #include "stats/counters.h"
 
 namespace adaptib {

@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selection of the peers that get a connection and a ring while there is no room for all (parameter
-// `channel_policy`).
-//
-// Once per period the messages of each peer are counted, in both directions: a connection serves
-// both, so its two ends see the same number. Counting costs nothing per message, since messages are
-// numbered. For the peers that select/selector.h chooses a connection is requested; if need be,
-// connections of others are closed for them (connect/connection_limit.h). With dynamically
-// connected queue pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
-// Source: Takagi et al., section 3.
-// May touch: the same as core/core.h.
-#include <algorithm>
+#include "core/channel_selection.h"
 
-#include "core/core.h"
+#include <algorithm>
 
 namespace adaptib {
 
-bool Core::select_due(Nanoseconds now) const {
-    return selector_ != nullptr && now >= select_at_ &&
-           (!connections_->limit().has_room() || connections_->limit().shared() > 0);
+ChannelSelection::ChannelSelection(const Options& options, const PeerTable& peers,
+                                   ConnectionManager& connections, Counters& counters)
+    : options_(options), peers_(peers), connections_(connections), counters_(counters) {
+    if (options.selects) {
+        selector_.emplace(options.costs);
+    }
 }
 
-void Core::select_channels(Nanoseconds now) {
-    select_at_ = now + channels_.period;
+void ChannelSelection::select_channels(Nanoseconds now) {
+    select_at_ = now + options_.period;
     std::vector<SourceCount> counts;
     std::vector<std::uint64_t> talking;
     std::vector<std::uint64_t> beside;
@@ -48,11 +41,11 @@ void Core::select_channels(Nanoseconds now) {
             (peer.shared ? in_use.shared : others).push_back(peer.name);
         }
     });
-    if (meter_ != nullptr) {
+    if (options_.meter != nullptr) {
         note_costs();
-        meter_->begin_period();
+        options_.meter->begin_period();
     }
-    const auto room = static_cast<std::size_t>(connections_->limit().room());
+    const auto room = static_cast<std::size_t>(connections_.limit().room());
     others.resize(std::min(others.size(), room - std::min(room, in_use.connected.size())));
     in_use.connected.insert(in_use.connected.end(), others.begin(), others.end());
     std::sort(in_use.connected.begin(), in_use.connected.end());
@@ -60,9 +53,8 @@ void Core::select_channels(Nanoseconds now) {
     std::sort(beside.begin(), beside.end());
     selector_->now_in_use(in_use);
     selector_->now_beside(std::move(beside));
-    const bool shares = channels_.sharing == Sharing::spare;
-    const std::size_t rings =
-        shares ? channels_.rings : std::min<std::size_t>(room, channels_.rings);
+    const bool shares = options_.sharing == Sharing::spare;
+    const std::size_t rings = shares ? options_.rings : std::min<std::size_t>(room, options_.rings);
     selector_->tick(std::move(counts), {rings, room, shares});
     ++counters_.selections;
     const bool changed = selector_->mapping() != in_use;
@@ -77,12 +69,13 @@ void Core::select_channels(Nanoseconds now) {
 }
 
 // Requests connections to the selected peers.
-void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanoseconds now) {
+void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talking,
+                                        Nanoseconds now) {
     const std::vector<std::uint64_t>& sharing = selector_->mapping().shared;
     const auto shall_share = [&](const Peer& peer) {
         return std::binary_search(sharing.begin(), sharing.end(), peer.name);
     };
-    std::uint64_t free = connections_->limit().free_room();
+    std::uint64_t free = connections_.limit().free_room();
     std::size_t waiting = 0;                   // peers to share, without room
     for (const std::uint64_t name : talking) { // a silent peer has no use for one, even if chosen
         Peer* peer = peers_.find(name);        // may end other peers, so not within for_each
@@ -95,76 +88,39 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
         const bool upgrade = shares && free > 0;
         if (may_have && (peer->activity.chosen || upgrade)) {
             free -= upgrade ? 1 : 0;
-            connections_->take(*peer, SharingPreference::own);
+            connections_.take(*peer, SharingPreference::own);
         } else if (peer->state == ConnectState::idle && shall_share(*peer) &&
-                   connections_->sharing().may_share(*peer)) {
-            if (connections_->sharing().has_room()) {
-                connections_->take(*peer, SharingPreference::shared);
+                   connections_.sharing().may_share(*peer)) {
+            if (connections_.sharing().has_room()) {
+                connections_.take(*peer, SharingPreference::shared);
             } else {
                 ++waiting;
             }
         }
     }
-    connections_->limit().for_each([&](Peer& peer) { // makes room for the next period
+    connections_.limit().for_each([&](Peer& peer) { // makes room for the next period
         if (waiting > 0 && peer.shared && peer.state == ConnectState::open &&
             !peer.activity.chosen && !shall_share(peer)) {
             --waiting;
-            connections_->give_up(peer);
+            connections_.give_up(peer);
         }
     });
 }
 
-// Polls the rings and the datagram queue, and times both.
-std::size_t Core::time_channels() {
-    const Clock& clock = *environment_.clock;
-    const std::size_t rings = hot_.size();
-    const Nanoseconds before = clock.now();
-    const Nanoseconds start = clock.now();
-    Stopwatch stopwatch{start - before, Nanoseconds{0}};
-    stopwatch_ = &stopwatch;
-    const std::size_t from_rings = look_into_rings();
-    const Nanoseconds middle = clock.now();
-    const Nanoseconds of_rings = stopwatch.aside;
-    const std::size_t from_queue = poll_datagrams();
-    const Nanoseconds end = clock.now();
-    stopwatch_ = nullptr;
-    meter_->add_rings(middle - start - of_rings, stopwatch.clock, rings, from_rings);
-    meter_->add_queue(end - middle - (stopwatch.aside - of_rings), stopwatch.clock, from_queue);
-    return from_rings + from_queue;
-}
-
-// Takes one message from each ring that has any.
-std::size_t Core::look_into_rings() {
-    std::size_t events = 0;
-    for (std::size_t i = 0; i < hot_.size(); ++i) { // a message may add or remove rings
-        const HotRing& ring = hot_[i];
-        if (ring.has_nothing()) {
-            continue;
-        }
-        Peer& peer = *ring.peer;
-        events += poll_with_care(peer, *peer.ring_in) ? 1 : 0;
-        if (i < hot_.size() && hot_[i].peer == &peer) {
-            hot_[i].next = nullptr;
-        }
-    }
-    return events;
-}
-
-// Hands the costs to the selection, and notes them for the report and the counters.
-void Core::note_costs() {
+void ChannelSelection::note_costs() {
     constexpr double kPicoseconds = 1000;
     constexpr std::uint64_t kCreditsLeast = 16; // with fewer their number means nothing
-    ChannelCosts costs = model_costs_;
-    if (meter_ != nullptr) {
+    ChannelCosts costs = options_.costs;
+    if (options_.meter != nullptr) {
         const std::uint64_t credits = counters_.credit_returns;
         const double each = credits < kCreditsLeast ? 0
                                                     : static_cast<double>(counters_.ring_received) /
                                                           static_cast<double>(credits);
-        costs = meter_->costs(costs, each);
-        counters_.cost_samples = meter_->samples();
+        costs = options_.meter->costs(costs, each);
+        counters_.cost_samples = options_.meter->samples();
     }
     selector_->use(costs);
-    connections_->sharing().limit(shared_most(costs));
+    connections_.sharing().limit(shared_most(costs));
     const auto ps = [](double ns) { return static_cast<std::uint64_t>(ns * kPicoseconds); };
     counters_.cost_ring_saves = ps(costs.connected_ring);
     counters_.cost_shared_ring_saves = ps(costs.shared_ring);
@@ -172,45 +128,25 @@ void Core::note_costs() {
     counters_.cost_credit = ps(costs.credit);
 }
 
-// Adds all messages that have come since the last call, also of peers that are gone: their records
-// stay.
-void Core::note_sources(Nanoseconds now) {
-    source_map_->look(now);
-    peers_.for_each([this](Peer& peer) {
-        const std::uint32_t news = peer.next_receive - peer.activity.mapped;
-        peer.activity.mapped = peer.next_receive;
-        source_map_->add(peer.name, news);
-    });
-}
-
-std::string Core::source_map() {
-    if (source_map_ == nullptr) {
-        return "";
-    }
-    note_sources(environment_.clock->now());
-    return source_map_->text(environment_.self);
-}
-
-void Core::promote(Peer& peer) {
+void ChannelSelection::promote(Peer& peer) {
     if (peer.datagram.handle == nullptr || peer.released) {
         return;
     }
-    const bool shares = connections_->sharing().may_share(peer);
+    const bool shares = connections_.sharing().may_share(peer);
     if (peer.state == ConnectState::idle && shares) {
-        connections_->take(peer, SharingPreference::shared);
+        connections_.take(peer, SharingPreference::shared);
     } else if (peer.state == ConnectState::open && peer.shared) {
-        connections_->take(peer, SharingPreference::own);
+        connections_.take(peer, SharingPreference::own);
     } else {
-        connections_->request(peer);
+        connections_.request(peer);
     }
 }
 
-void Core::demote(Peer& peer) {
-    if (peer.state == ConnectState::open && !peer.shared &&
-        connections_->sharing().may_share(peer)) {
-        connections_->take(peer, SharingPreference::shared);
+void ChannelSelection::demote(Peer& peer) {
+    if (peer.state == ConnectState::open && !peer.shared && connections_.sharing().may_share(peer)) {
+        connections_.take(peer, SharingPreference::shared);
     } else {
-        connections_->give_up(peer);
+        connections_.give_up(peer);
     }
 }
 

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/contacts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/peer_text.h"
+
+namespace adaptib {
+
+namespace {
+
+bool is_waited_for(const Peer& peer) {
+    return peer.has_pending() || peer.early_request != nullptr || peer.users > 0;
+}
+
+} // namespace
+
+bool Contacts::may_be_reached(const Peer& peer, Status status) const {
+    return !paths_.reports_paths(peer) && (status.is_again() || status.wants_room());
+}
+
+void Contacts::add(Peer& peer, Status status) {
+    if (status.reason() == Reason::peer_gone) {
+        return;
+    }
+    const Nanoseconds now = clock_.now();
+    peer.datagram.coming = true;
+    Contact contact{&peer, now, now, kFirstPause};
+    if (!put_off(contact, status, now)) {
+        contacts_.push_back(contact);
+    }
+}
+
+Nanoseconds Contacts::deadline() const {
+    Nanoseconds next = Nanoseconds::max();
+    for (const Contact& contact : contacts_) {
+        next = std::min(next, contact.next);
+    }
+    return next;
+}
+
+void Contacts::retry(Nanoseconds now) {
+    for (std::size_t i = 0; i < contacts_.size();) {
+        Contact contact = contacts_[i];
+        if (now < contact.next) {
+            ++i;
+            continue;
+        }
+        if (!try_contact(contact, now)) {
+            contacts_[i++] = contact;
+            continue;
+        }
+        contacts_[i] = contacts_.back();
+        contacts_.pop_back();
+    }
+    reported_ = reported_ && !contacts_.empty();
+}
+
+// Returns true if the contact is settled, for better or worse.
+bool Contacts::try_contact(Contact& contact, Nanoseconds now) {
+    Peer& peer = *contact.peer;
+    if (peer.state == ConnectState::failed) {
+        peer.datagram.coming = false;
+        return true;
+    }
+    std::size_t pair = 0;
+    const Status status = paths_.open(peer, pair);
+    if (!status.ok() && status.reason() != Reason::peer_gone) {
+        return put_off(contact, status, now);
+    }
+    peer.datagram.coming = false;
+    if (!status.ok()) {
+        if (is_waited_for(peer)) {
+            listener_.on_peer_failed(peer, reason_text(status.reason()));
+        }
+        return true;
+    }
+    if (const auto early = std::move(peer.early_request); early != nullptr) {
+        listener_.on_early_request(peer, *early);
+    }
+    return true;
+}
+
+// Returns true if the contact is given up, false if it is tried again later.
+bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
+    Peer& peer = *contact.peer;
+    if (!is_waited_for(peer)) {
+        contact.since = now;
+    }
+    const Nanoseconds lasted = now - contact.since;
+    const bool final = !paths_.reports_paths(peer) && !may_be_reached(peer, status);
+    if (final || lasted >= liveness_.patience()) {
+        refuse_sender(peer, status, lasted);
+        return true;
+    }
+    if (lasted >= kReportAfter && !reported_) {
+        reported_ = true; // one notice stands for all such peers
+        listener_.on_notice(peer_text(peer.name, peer.address.host) +
+                            " cannot be reached yet, and an operation waits for it: " +
+                            why_unreached(peer, status) + " Attempts go on; " + give_up_text());
+    }
+    contact.next = now + contact.pause;
+    contact.pause = std::min(2 * contact.pause, kMostPause);
+    return false;
+}
+
+std::string Contacts::give_up_text() const {
+    return liveness_.patience() == Nanoseconds::max()
+               ? "they never end, because opal_common_adaptib_partition_timeout is 0."
+               : "after " + whole_seconds_text(liveness_.patience()) +
+                     " (opal_common_adaptib_partition_timeout) the process is given up.";
+}
+
+std::string Contacts::why_unreached(const Peer& peer, Status status) const {
+    const Rail& rail = *rails_[peer.route.local.first];
+    const std::string more = rail.last_error_text();
+    return "rail " + rail.info().name + ": " +
+           (more.empty() ? reason_text(status.reason()) : more) + ". " + advice(status.reason());
+}
+
+void Contacts::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
+    peer.datagram.coming = false;
+    const AddressRail& remote = peer.address.rails[peer.route.remote.first];
+    rails_[peer.route.local.first]->refuse({remote.size, remote.bytes}, status.reason());
+    listener_.on_peer_failed(
+        peer,
+        "this process cannot reach it" +
+            (may_be_reached(peer, status) ? ", for " + whole_seconds_text(lasted) : std::string()) +
+            ": " + why_unreached(peer, status) +
+            " Its messages are dropped, and a receive from any source may wait for one for ever");
+    listener_.report_peer_failure(peer);
+}
+
+} // namespace adaptib

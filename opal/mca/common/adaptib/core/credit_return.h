@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CreditReturn: tells a peer how much of its ring has been consumed, when no message can carry
+// that.
+//
+// Purpose: writes the count of consumed units into the peer's memory: by a store, if that memory is
+// mapped here, else by a post. Now and then times what that costs.
+// Threads: one at a time (the core's lock).
+// May touch: base/, fabric/, channel/, peer/, select/, connect/, stats/.
+#pragma once
+
+#include "base/clock.h"
+#include "connect/connection_manager.h"
+#include "fabric/rail.h"
+#include "peer/peer.h"
+#include "select/cost_meter.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+class CreditReturn {
+public:
+    // `meter`: null: nothing is timed.
+    CreditReturn(ConnectionManager& connections, RailList rails, CostMeter* meter,
+                 const Clock& clock, Counters& counters)
+        : connections_(connections), rails_(rails), meter_(meter), clock_(clock),
+          counters_(counters) {}
+
+    // A count that cannot be written now is written when this is called again: in the next pass.
+    void return_credit(Peer& peer);
+
+private:
+    bool post_credit(Peer& peer, Subchannel& subchannel);
+
+    ConnectionManager& connections_;
+    RailList rails_;
+    CostMeter* meter_;
+    const Clock& clock_;
+    Counters& counters_;
+};
+
+} // namespace adaptib

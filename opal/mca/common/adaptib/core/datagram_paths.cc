@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/datagram_paths.h"
+
+#include <utility>
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::size_t kNoPair = ~std::size_t{0};
+
+} // namespace
+
+bool DatagramPaths::has_datagrams(const Peer& peer, std::size_t pair) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    return rails.local - peer.route.local.first < peer.datagrams.ports() &&
+           peer.address.rails[rails.remote].datagram_qp != 0;
+}
+
+bool DatagramPaths::heard_over(const Peer& peer, std::size_t pair) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    return peer.datagram.heard_rail == rails.remote &&
+           peer.datagram.heard_port == rails.local - peer.route.local.first;
+}
+
+Reach DatagramPaths::reach_of(const Peer& peer) const {
+    if (peer.life.ended) {
+        return Reach::ended;
+    }
+    if (reports_paths(peer) || peer.datagram.handle == nullptr) {
+        return Reach::unknown;
+    }
+    return peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
+}
+
+Reach DatagramPaths::reach(const Peer& peer, std::size_t pair) {
+    std::unique_ptr<AddressHandle> handle;
+    if (reports_paths(peer) || !handle_for(peer, pair, handle).ok()) {
+        return Reach::unknown;
+    }
+    return rails_[peer.route.pairs[pair].local]->reach(*handle);
+}
+
+void DatagramPaths::on_path_changed(Peer& peer, std::size_t pair, PathState now) {
+    DatagramTarget& target = peer.datagram;
+    if (now == PathState::failed) {
+        if (target.pair == pair && target.handle != nullptr) {
+            leave(peer);
+        }
+    } else if (now == PathState::up) {
+        const bool better = pair < target.pair || paths_.state(peer, target.pair) != PathState::up;
+        if (better && target.handle != nullptr && has_datagrams(peer, pair)) {
+            static_cast<void>(move(peer, pair));
+        }
+    }
+}
+
+Status DatagramPaths::open(Peer& peer, std::size_t& pair) {
+    if (peer.life.ended) {
+        return Status::error(Reason::peer_gone);
+    }
+    Status status = Status::error(Reason::unreachable);
+    for (const bool usable : {true, false}) {
+        for (std::size_t i = 0; i < peer.route.total && !status.ok(); ++i) {
+            if (has_datagrams(peer, i) && paths_.usable(peer, i) == usable &&
+                status.reason() != Reason::peer_gone) {
+                pair = i;
+                status = move(peer, i);
+            }
+        }
+    }
+    return status;
+}
+
+// Returns the pair to move to from the present one; kNoPair: there is no other.
+std::size_t DatagramPaths::next_pair(const Peer& peer) const {
+    const DatagramTarget& target = peer.datagram;
+    std::size_t best = kNoPair;
+    int best_worth = 0;
+    for (std::size_t step = 1; step < peer.route.total; ++step) {
+        const std::size_t pair = (target.pair + step) % peer.route.total;
+        const PeerRoute::Pair& rails = peer.route.pairs[pair];
+        if (!has_datagrams(peer, pair) || paths_.rail_down(rails.local)) {
+            continue;
+        }
+        const bool heard = target.heard.count() > 0 && heard_over(peer, pair);
+        int worth = 1;
+        switch (paths_.state(peer, pair)) {
+        case PathState::up: worth = heard ? 4 : 3; break;
+        case PathState::suspect: worth = 2; break;
+        case PathState::failed: break;
+        }
+        if (worth > best_worth) {
+            best = pair;
+            best_worth = worth;
+        }
+    }
+    return best;
+}
+
+// Creates the handle anew each time, since the address that it stands for may have changed.
+Status DatagramPaths::handle_for(const Peer& peer, std::size_t pair,
+                                 std::unique_ptr<AddressHandle>& out) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    const AddressRail& remote = peer.address.rails[rails.remote];
+    return rails_[rails.local]->create_ah(
+        rails_[rails.local]->path_to({remote.size, remote.bytes}, rails.path), out);
+}
+
+Status DatagramPaths::move(Peer& peer, std::size_t pair) {
+    std::unique_ptr<AddressHandle> handle;
+    const Status status = handle_for(peer, pair, handle);
+    if (status.ok()) {
+        const PeerRoute::Pair& rails = peer.route.pairs[pair];
+        peer.datagram.pair = static_cast<std::uint8_t>(pair);
+        peer.datagrams.retransmitter().move(peer.datagram, rails.local - peer.route.local.first, std::move(handle),
+                            peer.address.rails[rails.remote].datagram_qp);
+    }
+    return status;
+}
+
+// Moves to the best other path that works; without one, the datagrams stay where they are.
+void DatagramPaths::leave(Peer& peer) {
+    for (std::size_t tries = 0; tries < peer.route.total; ++tries) {
+        const std::size_t pair = next_pair(peer);
+        if (pair == kNoPair) {
+            return;
+        }
+        const Status status = move(peer, pair);
+        if (status.ok()) {
+            return;
+        }
+        if (status.reason() == Reason::peer_gone) {
+            listener_.on_peer_failed(peer, reason_text(status.reason()));
+            return;
+        }
+        if (!paths_.usable(peer, pair)) {
+            return; // it was the last resort
+        }
+        paths_.report_failure(peer, pair, reason_text(status.reason()));
+    }
+}
+
+void DatagramPaths::on_failure(Peer& peer, DatagramChannel::PathFailure failure,
+                               WorkStatus status) {
+    const std::size_t pair = peer.datagram.pair;
+    switch (failure) {
+    case DatagramChannel::PathFailure::unanswered:
+        paths_.report_suspect(peer, pair, "datagrams are not acknowledged");
+        break;
+    case DatagramChannel::PathFailure::stuck:
+        paths_.report_failure(peer, pair, "the adapter does not send the datagrams posted to it");
+        break;
+    case DatagramChannel::PathFailure::failed:
+        paths_.report_failure(peer, pair, work_status_text(status));
+        break;
+    case DatagramChannel::PathFailure::given_up: on_partition(peer, liveness_.patience()); return;
+    }
+    if (peer.datagram.handle != nullptr && peer.datagram.pair == pair) {
+        leave(peer);
+    }
+}
+
+void DatagramPaths::on_address_moved(Peer& peer, std::size_t pair) {
+    const std::size_t used = peer.datagram.pair;
+    if (peer.route.pairs[used].remote == peer.route.pairs[pair].remote) {
+        static_cast<void>(move(peer, used));
+    }
+}
+
+void DatagramPaths::on_partition(Peer& peer, Nanoseconds lasted) {
+    std::string paths;
+    for (std::size_t pair = 0; pair < peer.route.count; ++pair) {
+        const std::string why =
+            peer.paths == nullptr ? std::string() : peer.paths->records[pair].last_error;
+        paths += (pair == 0 ? "" : "; ") + paths_.path_text(peer, pair) +
+                 (why.empty() ? "" : ": " + why);
+    }
+    listener_.on_peer_failed(peer, "no path to it has worked for " + whole_seconds_text(lasted) +
+                                       " (" + paths + ")" + silence_text(peer, lasted));
+}
+
+// The end of a message that lists paths that do not work.
+std::string DatagramPaths::silence_text(const Peer& peer, Nanoseconds lasted) const {
+    if (const Reach reach = reach_of(peer); reach == Reach::good || reach == Reach::cut_off) {
+        return ", though its process runs; check these rails";
+    }
+    return "; its host has been silent for " + whole_seconds_text(lasted) +
+           ": check these ports, the cables and switches between them, and that the process still "
+           "runs and calls MPI; opal_common_adaptib_partition_timeout sets how long adaptib waits";
+}
+
+bool DatagramPaths::send_aside(Peer& peer, std::size_t pair, std::uint32_t qp,
+                               const MessageHeader& header, const void* body) {
+    std::unique_ptr<AddressHandle> handle;
+    if (!has_datagrams(peer, pair) || peer.datagram.handle == nullptr ||
+        !handle_for(peer, pair, handle).ok()) {
+        return false;
+    }
+    const std::uint32_t port = peer.route.pairs[pair].local - peer.route.local.first;
+    return peer.datagrams.send_probe(peer.datagram, port, std::move(handle), qp, header, body);
+}
+
+bool DatagramPaths::can_ask(const Peer& peer, std::size_t pair) const {
+    return has_datagrams(peer, pair);
+}
+
+bool DatagramPaths::send_probe(Peer& peer, std::size_t pair, MessageType type,
+                               const ProbeBody& body) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    ProbeBody full = body;
+    const RailAddress at = rails_[rails.local]->address();
+    full.size = at.size;
+    full.path = rails.path;
+    full.bytes = at.bytes;
+    MessageHeader header;
+    header.type = type;
+    header.length = sizeof full;
+    return send_aside(peer, pair, peer.address.rails[rails.remote].datagram_qp, header, &full);
+}
+
+} // namespace adaptib

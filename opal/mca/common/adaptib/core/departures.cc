@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/departures.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/peer_text.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::size_t kMostLeft = 4096; // bound on the polls that empty a queue
+constexpr std::size_t kMostAtOnce = 16;
+
+// Returns why nothing will come from the peer any more; null: it lives, as far as is known without
+// asking it.
+const char* why_gone(const Peer& peer) {
+    if (peer.life.ended) {
+        return "its process has ended, says the runtime";
+    }
+    if (peer.datagram.handle == nullptr) {
+        return nullptr;
+    }
+    std::string text;
+    switch (peer.datagram.handle->standing(text).reason()) {
+    case Reason::no_device: return "its process has finalized MPI";
+    case Reason::peer_gone: return "its process has ended";
+    default: return nullptr;
+    }
+}
+
+// Empties the fabric's queues, within bounds. Each poll looks at the first port and at one other.
+void take_datagrams(AttachedFabric& attached) {
+    std::size_t idle = 0; // consecutive polls that found nothing
+    for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
+        idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;
+    }
+}
+
+} // namespace
+
+// The peer cannot reach this process, and has reported that.
+void Departures::on_refused(Peer& peer, Status status, std::string text) {
+    text = text.empty() ? reason_text(status.reason()) : text;
+    protocol_.on_peer_failed(peer, "that process cannot reach this one to answer: " + text + " (" +
+                                       advice(status.reason()) + ")");
+    protocol_.report_peer_failure(peer);
+}
+
+void Departures::on_peers_changed() {
+    std::vector<Peer*> gone;
+    peers_.for_each([&](Peer& peer) {
+        if (peer.datagram.handle == nullptr || peer.state == ConnectState::failed) {
+            return;
+        }
+        if (why_gone(peer) != nullptr) {
+            gone.push_back(&peer);
+            return;
+        }
+        std::string text;
+        if (const Status standing = peer.datagram.handle->standing(text); !standing.ok()) {
+            on_refused(peer, standing, text);
+        }
+    });
+    end(gone);
+}
+
+void Departures::end(const std::vector<Peer*>& gone) {
+    for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
+        if (std::any_of(gone.begin(), gone.end(),
+                        [i](const Peer* peer) { return peer->route.fabric == i; })) {
+            take_datagrams(fabrics_[i]);
+        }
+    }
+    for (Peer* peer : gone) {
+        rings_.empty(*peer);
+        const char* why = why_gone(*peer);
+        if (why != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
+            protocol_.on_peer_failed(*peer, why);
+        }
+    }
+}
+
+bool Departures::leaves(Peer& peer) {
+    if (why_gone(peer) == nullptr || protocol_.needs(peer)) {
+        return false;
+    }
+    if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {
+        left_.push_back(&peer);
+        add_disconnected(peer); // so that tear_down_peers() is called
+    }
+    return true;
+}
+
+// A message of such a peer that comes later, out of the shared queue, is received all the same.
+void Departures::release_left_peers() {
+    for (Peer* peer : std::exchange(left_, {})) {
+        std::erase(disconnected_, peer);
+        if (peer->state == ConnectState::failed || protocol_.needs(*peer)) {
+            continue;
+        }
+        protocol_.drop_disconnects(*peer);
+        connections_.close(*peer, ConnectState::idle);
+        peer->early_request.reset();
+        peer->datagram.handle.reset();
+        peer->datagrams.retransmitter().forget(peer->datagram);
+        paths_.forget(*peer);
+        protocol_.on_torn_down(*peer);
+    }
+}
+
+void Departures::tear_down_peers() {
+    release_left_peers();
+    std::vector<Peer*> disconnected;
+    std::swap(disconnected, disconnected_);
+    for (Peer* peer : disconnected) {
+        if (peer->state == ConnectState::failed) {
+            continue;
+        }
+        if (peer->repair.wanted || peer->interrupted) {
+            peer->teardown_pending =
+                false; // our answer may be lost; finish once it is under way again
+            continue;
+        }
+        if ((peer->ring_out != nullptr && !peer->ring_out->poster().settled()) ||
+            !connections_.shared_draining().drained(*peer)) {
+            disconnected_.push_back(peer); // our answer to its disconnect is under way
+            continue;
+        }
+        connections_.close(*peer, ConnectState::idle);
+        const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
+        const DatagramLink* link = peer->datagram.link.get();
+        if (peer->released && early == nullptr && peer->early == nullptr &&
+            (link == nullptr || !link->busy())) {
+            peer->datagram.handle.reset();
+        }
+        protocol_.on_torn_down(*peer);
+        if (early != nullptr) {
+            connections_.on_early_request(*peer, *early);
+        }
+    }
+}
+
+} // namespace adaptib

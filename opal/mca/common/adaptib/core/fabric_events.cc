@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/fabric_events.h"
+
+namespace adaptib {
+
+void FabricEvents::poll() {
+    for (AttachedFabric& attached : parts_.fabrics) {
+        poll(attached);
+        report_notices(attached);
+    }
+}
+
+void FabricEvents::report_notices() {
+    for (AttachedFabric& attached : parts_.fabrics) {
+        report_notices(attached);
+    }
+}
+
+void FabricEvents::report_notices(AttachedFabric& attached) {
+    const std::vector<std::string>& notices = attached.fabric->notices();
+    while (attached.notices_reported < notices.size()) {
+        message_(Severity::notice, notices[attached.notices_reported++]);
+    }
+}
+
+void FabricEvents::poll(AttachedFabric& attached) {
+    Event event;
+    while (attached.fabric->poll_event(event)) {
+        if (event.rail >= attached.rails.count) {
+            continue; // a rail beyond kMaxRails, which is not used
+        }
+        const std::uint32_t index = attached.rails.first + event.rail;
+        const std::string& rail = parts_.rails[index]->info().name;
+        switch (event.kind) {
+        case EventKind::port_error:
+        case EventKind::device_fatal: {
+            const bool port = event.kind == EventKind::port_error;
+            if (parts_.migration != nullptr) {
+                parts_.migration->rail_failed(index);
+            }
+            parts_.paths.rail_failed(index, port ? "the port went down" : "the device failed");
+            if (!parts_.paths.on()) {
+                message_(Severity::notice, "Rail " + rail + " of host " + host_ +
+                                               (port ? " went down." : "'s device failed."));
+            }
+            fail_peers_on(index);
+            break;
+        }
+        case EventKind::port_active:
+            parts_.paths.rail_restored(index);
+            if (parts_.migration != nullptr) {
+                parts_.migration->rail_restored(index);
+            }
+            if (!parts_.paths.on()) {
+                message_(Severity::notice, "Rail " + rail + " of host " + host_ + " is up again.");
+            }
+            break;
+        case EventKind::qp_fatal:
+            if (renew_target(index, event.qp_number) ||
+                attached.datagrams->on_fatal(event.rail, event.qp_number)) {
+                break;
+            }
+            if (parts_.paths.on()) {
+                parts_.path_failures.on_path_failed(index, event.qp_number, WorkStatus::flushed, 0);
+            }
+            break;
+        case EventKind::armed:
+        case EventKind::path_migrated:
+        case EventKind::path_migration_error:
+            if (parts_.migration != nullptr) {
+                parts_.migration->on_event(event.kind, index, event.qp_number,
+                                           [this](Peer& peer, std::size_t subchannel) {
+                                               parts_.paths.report_success(peer, subchannel);
+                                           });
+            }
+            break;
+        case EventKind::address_changed: on_address_changed(attached, event.rail); break;
+        case EventKind::cm_connected:
+            parts_.connections.cm_connects().on_connected(index, event.qp_number);
+            break;
+        case EventKind::peer_changed: parts_.departures.on_peers_changed(); break;
+        case EventKind::cm_failed:
+            parts_.connections.cm_connects().on_failed(index, event.qp_number,
+                                            parts_.rails[index]->last_error_text());
+            break;
+        default: break;
+        }
+    }
+}
+
+// Fails the peers that lose data with a rail that is down: datagrams under way, or messages in a
+// ring, if these cannot move to another path.
+void FabricEvents::fail_peers_on(std::uint32_t rail) {
+    const std::string& name = parts_.rails[rail]->info().name;
+    parts_.peers.for_each([&](Peer& peer) {
+        const bool connected =
+            peer.state == ConnectState::open || peer.state == ConnectState::closing;
+        const std::size_t chosen = connected ? parts_.connections.chosen_subchannel(peer) : 0;
+        const bool ring =
+            connected && peer.subchannels[chosen].local_rail == rail &&
+            !(parts_.migration != nullptr && parts_.migration->rides_out(peer, chosen, rail));
+        const bool datagrams = !parts_.datagram_paths.moves(peer) && rail == peer.route.local.first;
+        if (peer.state != ConnectState::failed && (datagrams || (ring && !peer.repairable))) {
+            parts_.peer_failures.on_peer_failed(peer, "rail " + name + " is down");
+        }
+    });
+}
+
+// Replaces a rail's DC target, which all peers write over, after a bad request has failed it. The
+// peers retry until it is back.
+bool FabricEvents::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
+    Status status = kOk;
+    if (parts_.shared == nullptr || !parts_.shared->renew_target(rail, qp_number, status)) {
+        return false;
+    }
+    if (!status.ok()) {
+        message_(Severity::failure, "Rail " + parts_.rails[rail]->info().name + " of host " +
+                                        host_ + " has lost its dynamically connected target (" +
+                                        reason_text(status.reason()) +
+                                        "): peers can no longer reach it.");
+    }
+    return true;
+}
+
+// The LID, GID or partition of a rail has changed. Queue pairs and address handles still have the
+// old one, so all paths over the rail are made anew, as after a port error. They are probed at
+// once; what is sent over them tells the rail's new address. Many such events change nothing (a
+// further address of the host).
+void FabricEvents::on_address_changed(AttachedFabric& attached, std::uint32_t rail) {
+    const std::uint32_t index = attached.rails.first + rail;
+    const RailAddress now = parts_.rails[index]->address();
+    RailAddress& told = attached.addresses[rail];
+    if (now.size == told.size && now.bytes == told.bytes) {
+        return;
+    }
+    told = now;
+    if (attached.answerer != nullptr) {
+        attached.answerer->set_address(rail, now);
+    }
+    if (rail < attached.datagrams->ports()) {
+        attached.datagrams->renew(rail);
+    }
+    if (parts_.paths.on()) {
+        parts_.paths.rail_failed(index, "its address has changed");
+        parts_.paths.rail_restored(index);
+    } else {
+        message_(Severity::notice, "The address of rail " + parts_.rails[index]->info().name +
+                                       " of host " + host_ + " has changed.");
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/process_watch.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace adaptib {
+
+// True if some work can continue only if the peer does something. Receives that wait for its
+// messages are not counted.
+bool ProcessWatch::is_awaited(const Peer& peer) const {
+    const DatagramLink* link = peer.datagram.link.get();
+    return peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || peer.connecting() ||
+           peer.repair.active || (link != nullptr && link->unacknowledged());
+}
+
+bool ProcessWatch::has_responder(const Peer& peer, std::size_t pair) const {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    return datagram_paths_.has_datagrams(peer, pair) &&
+           peer.address.rails[rails.remote].responder_qp != 0;
+}
+
+bool ProcessWatch::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
+    if (paths_.rail_down(peer.route.pairs[pair].local)) {
+        return false;
+    }
+    MessageHeader header;
+    header.type = MessageType::life_question;
+    header.length = sizeof body;
+    LifeBody full = body;
+    const RailAddress at = rails_[peer.route.pairs[pair].local]->address();
+    full.size = at.size;
+    full.bytes = at.bytes;
+    const std::uint32_t qp = peer.address.rails[peer.route.pairs[pair].remote].responder_qp;
+    return datagram_paths_.send_aside(peer, pair, qp, header, &full);
+}
+
+void ProcessWatch::on_present(Peer& peer) { peer.datagrams.retransmitter().listens(peer.datagram); }
+
+// That the process runs is no evidence of life if its rail, or ours, is known to be down: nothing
+// that it sends gets here.
+Reach ProcessWatch::look_for(Peer& peer) {
+    const Reach reach = datagram_paths_.reach_of(peer);
+    if (reach == Reach::good) {
+        Liveness::note(peer.life, Evidence::process, options_.attended->now());
+    }
+    return reach;
+}
+
+bool ProcessWatch::may_live(Peer& peer, Nanoseconds since) {
+    if (look_for(peer) == Reach::ended) {
+        return true; // find_ended() finds it at its time
+    }
+    return options_.attended->now() < options_.liveness->ends_at(peer, since);
+}
+
+DatagramChannel::Standing ProcessWatch::standing_of(Peer& peer, Nanoseconds since) {
+    using Standing = DatagramChannel::Standing;
+    switch (look_for(peer)) {
+    case Reach::good:
+    case Reach::ended: return Standing::absent;
+    case Reach::cut_off: return Standing::doubtful;
+    case Reach::unknown: break;
+    }
+    if (options_.attended->now() >= options_.liveness->ends_at(peer, since)) {
+        return Standing::lost;
+    }
+    life_.want(peer);
+    if (life_.answers(peer, peer.datagram.pair, since)) {
+        return peer.life.calls ? Standing::present : Standing::absent;
+    }
+    return Standing::doubtful;
+}
+
+std::vector<Peer*> ProcessWatch::take_ended(const PeerDirectory& peers) {
+    std::vector<Peer*> gone;
+    ended_.take([&](std::uint64_t name) {
+        for (Peer* peer : {peers.find(name), peers.find_amo_peer(name)}) {
+            if (peer == nullptr) {
+                continue;
+            }
+            peer->life.ended = true;
+            if (peer->datagram.handle != nullptr) {
+                gone.push_back(peer);
+            }
+        }
+    });
+    return gone;
+}
+
+// Processes that nothing waits for, and peers that have begun to disconnect, may end unnoticed. A
+// user of active messages may wait for any peer that it has exchanged some with, and the core does
+// not know.
+std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Protocol& protocol) {
+    watch_at_ = options_.clock->now() + kEvery;
+    std::unordered_set<const Peer*> awaited;
+    std::vector<Peer*> ended;
+    protocol.for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
+    peers.for_each([&](Peer& peer) {
+        if (peer.state == ConnectState::failed || peer.disconnect_received) {
+            return;
+        }
+        const bool message = awaited.contains(&peer);
+        if (!message && !is_awaited(peer)) {
+            if (protocol.may_await_active(peer) && datagram_paths_.reports_paths(peer)) {
+                attend(peer);
+            }
+            return;
+        }
+        if (look_for(peer) == Reach::ended) {
+            ended.push_back(&peer);
+        } else if (message && datagram_paths_.reports_paths(peer) &&
+                   peer.state == ConnectState::idle) {
+            ask_for(peer, Nanoseconds{0});
+        }
+    });
+    return ended;
+}
+
+// Asks a peer that has been silent for a part of the time after which it is given up: seldom, since
+// a process may have many such peers. What comes over queue pairs is no datagram, and tells as
+// much.
+void ProcessWatch::attend(Peer& peer) {
+    constexpr std::int64_t kQuestions = 4; // in the time after which the peer is given up
+    std::uint64_t traffic = peer.next_receive;
+    for (const Subchannel& subchannel : peer.subchannels) {
+        traffic += subchannel.completions;
+    }
+    if (std::exchange(peer.life.traffic, traffic) != traffic) {
+        Liveness::note(peer.life, Evidence::traffic, options_.attended->now());
+    }
+    ask_for(peer, options_.liveness->patience() / kQuestions);
+}
+
+// Asks a peer of which a message is awaited, or may be, while nothing shows whether it lives: no
+// work of ours is under way that it would answer.
+void ProcessWatch::ask_for(Peer& peer, Nanoseconds every) {
+    if (peer.datagram.handle == nullptr) {
+        return;
+    }
+    life_.look(peer, every);
+    const Nanoseconds since = peer.life.silent_since;
+    if (options_.attended->now() >= options_.liveness->ends_at(peer, since)) {
+        datagram_paths_.on_partition(peer, options_.attended->now() -
+                                               std::max(since, Liveness::last(peer)));
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers that cannot be reached yet: when they are tried again, and when they are given up.
+#include "core/contacts.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/core/reachable_rail.h"
+
+namespace adaptib::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Status kLacking = Status::error(Reason::no_memory);
+constexpr Status kDenied = Status::error(Reason::no_permission);
+
+class Unreached : public testing::Test,
+                  public PathObserver,
+                  public PeerFailureListener,
+                  public ContactListener {
+protected:
+    explicit Unreached(LinkLayer link = LinkLayer::memory) : world_(link) {
+        PathRepository::Options options;
+        options.clock = &world_.clock;
+        PathObserver& observer = *this;
+        repository_.emplace(options, world_.rails, world_.counters, observer);
+        PeerFailureListener& failures = *this;
+        paths_.emplace(world_.rails, *repository_, liveness_, failures);
+        ContactListener& listener = *this;
+        contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, listener);
+        begin_ = world_.clock.now();
+    }
+
+    void set_obstacle(Status status) { world_.first.obstacle = world_.second.obstacle = status; }
+    // Lets time pass, by deadlines, and returns how long after the beginning each try was.
+    std::vector<Nanoseconds> tries_until(Nanoseconds end) {
+        std::vector<Nanoseconds> at;
+        while (contacts_->deadline() <= begin_ + end) {
+            const std::size_t before = world_.first.tries;
+            world_.clock.advance(contacts_->deadline() - world_.clock.now());
+            contacts_->retry(world_.clock.now());
+            if (world_.first.tries > before) {
+                at.push_back(world_.clock.now() - begin_);
+            }
+        }
+        world_.clock.advance(begin_ + end - world_.clock.now());
+        return at;
+    }
+
+    void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
+    void on_path_line(const std::string&) override {}
+    void on_peer_failed(Peer& peer, const std::string& why) override {
+        peer.state = ConnectState::failed;
+        failures_.push_back(why);
+    }
+    void report_peer_failure(Peer&) override { ++reports_; }
+    void on_early_request(Peer&, const ConnectBody& body) override { early_.push_back(body); }
+    void on_notice(const std::string& text) override { notices_.push_back(text); }
+
+    ReachablePeer world_;
+    Peer& peer_ = *world_.peer;
+    Liveness liveness_{20s};
+    std::optional<PathRepository> repository_;
+    std::optional<DatagramPaths> paths_;
+    std::optional<Contacts> contacts_;
+    Nanoseconds begin_{};
+    std::vector<std::string> failures_;
+    std::vector<std::string> notices_;
+    std::vector<ConnectBody> early_;
+    std::size_t reports_ = 0;
+};
+
+class UnreachedElsewhere : public Unreached {
+protected:
+    UnreachedElsewhere() : Unreached(LinkLayer::infiniband) {}
+};
+
+TEST_F(Unreached, PausesDoubleUpToAQuarterOfASecond) {
+    set_obstacle(kLacking);
+    contacts_->add(peer_, kLacking);
+    EXPECT_TRUE(peer_.datagram.coming);
+    const std::vector<Nanoseconds> first{1ms, 3ms, 7ms, 15ms, 31ms, 63ms, 127ms, 255ms, 511ms};
+    EXPECT_EQ(tries_until(600ms), first);
+    EXPECT_EQ(tries_until(1100ms), (std::vector<Nanoseconds>{767ms, 1023ms}));
+}
+
+TEST_F(Unreached, APeerThatNothingWaitsForIsNeitherReportedNorGivenUp) {
+    set_obstacle(kLacking);
+    contacts_->add(peer_, kLacking);
+    tries_until(300s);
+    EXPECT_FALSE(contacts_->empty());
+    EXPECT_TRUE(failures_.empty() && notices_.empty());
+}
+
+TEST_F(Unreached, OnceItIsReachedItsEarlyRequestIsHandedOn) {
+    set_obstacle(kLacking);
+    contacts_->add(peer_, kLacking);
+    peer_.early_request = std::make_unique<ConnectBody>();
+    peer_.early_request->connection = 17;
+    tries_until(10ms);
+    EXPECT_TRUE(early_.empty());
+    set_obstacle(kOk);
+    tries_until(20ms);
+    ASSERT_EQ(early_.size(), 1u);
+    EXPECT_EQ(early_[0].connection, 17u);
+    EXPECT_EQ(peer_.early_request, nullptr);
+    EXPECT_NE(peer_.datagram.handle, nullptr);
+    EXPECT_FALSE(peer_.datagram.coming);
+    EXPECT_EQ(contacts_->deadline(), Nanoseconds::max());
+}
+
+TEST_F(Unreached, AfterASecondOfWaitingOneNoticeAndAfterPatienceTheEnd) {
+    set_obstacle(kLacking);
+    contacts_->add(peer_, kLacking);
+    tries_until(100s);
+    peer_.users = 1; // from now on it counts
+    tries_until(100s + 700ms);
+    EXPECT_TRUE(notices_.empty());
+    tries_until(119s);
+    ASSERT_EQ(notices_.size(), 1u);
+    EXPECT_NE(notices_[0].find("an operation waits for it: rail m0:1: "), std::string::npos)
+        << notices_[0];
+    EXPECT_NE(notices_[0].find("after 20 s"), std::string::npos) << notices_[0];
+    EXPECT_TRUE(failures_.empty());
+    tries_until(121s);
+    ASSERT_EQ(failures_.size(), 1u);
+    EXPECT_EQ(failures_[0].find("this process cannot reach it, for 20 s"), 0u) << failures_[0];
+    EXPECT_EQ(reports_, 1u);
+    EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_memory});
+    EXPECT_TRUE(contacts_->empty());
+    EXPECT_FALSE(peer_.datagram.coming);
+}
+
+TEST_F(Unreached, ARefusalOfTheSystemIsFinal) {
+    contacts_->add(peer_, kDenied);
+    EXPECT_TRUE(contacts_->empty());
+    EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_permission});
+    ASSERT_EQ(failures_.size(), 1u);
+    EXPECT_EQ(failures_[0].find("this process cannot reach it: rail"), 0u) << failures_[0];
+    EXPECT_EQ(reports_, 1u);
+}
+
+TEST_F(UnreachedElsewhere, NoRefusalOfADeviceIsFinal) {
+    EXPECT_FALSE(contacts_->may_be_reached(peer_, kLacking)) << "at first contact it is an error";
+    set_obstacle(kDenied);
+    contacts_->add(peer_, kDenied);
+    EXPECT_EQ(tries_until(10ms).size(), 3u);
+    EXPECT_TRUE(failures_.empty());
+}
+
+TEST_F(Unreached, APeerThatHasEndedOrFailedIsLetGo) {
+    contacts_->add(peer_, Status::error(Reason::peer_gone));
+    EXPECT_TRUE(contacts_->empty());
+    set_obstacle(kLacking);
+    contacts_->add(peer_, kLacking);
+    peer_.life.ended = true;
+    tries_until(10ms);
+    EXPECT_TRUE(contacts_->empty());
+    EXPECT_TRUE(failures_.empty()) << "nothing waits for it";
+    peer_.life.ended = false;
+    contacts_->add(peer_, kLacking);
+    peer_.state = ConnectState::failed;
+    tries_until(20ms);
+    EXPECT_TRUE(contacts_->empty());
+}
+
+TEST_F(Unreached, AnEndedPeerThatIsWaitedForFails) {
+    set_obstacle(kLacking);
+    contacts_->add(peer_, kLacking);
+    peer_.users = 1;
+    peer_.life.ended = true;
+    tries_until(10ms);
+    EXPECT_TRUE(contacts_->empty());
+    EXPECT_EQ(failures_.size(), 1u);
+}
+
+} // namespace
+} // namespace adaptib::test

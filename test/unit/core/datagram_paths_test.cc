@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The choice of the path for a peer's datagrams, over two rails of each side that carry nothing.
+#include "core/datagram_paths.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/core/reachable_rail.h"
+
+namespace adaptib::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Failure = DatagramChannel::PathFailure;
+
+class DatagramPathsTest : public testing::Test, public PathObserver, public PeerFailureListener {
+protected:
+    DatagramPathsTest() {
+        PathRepository::Options options;
+        options.clock = &world_.clock;
+        options.host = "here";
+        PathObserver& observer = *this;
+        repository_.emplace(options, world_.rails, world_.counters, observer);
+        repository_->add(peer_);
+        paths_.emplace(world_.rails, *repository_, liveness_, *this);
+    }
+    ~DatagramPathsTest() override { repository_->remove(peer_); }
+
+    void open() {
+        std::size_t pair = 9;
+        ASSERT_TRUE(paths_->open(peer_, pair).ok());
+        ASSERT_EQ(pair, peer_.datagram.pair);
+    }
+    // The last datagram came over that pair.
+    void hear_over(std::size_t pair) {
+        const PeerRoute::Pair& rails = peer_.route.pairs[pair];
+        peer_.datagram.heard_rail = rails.remote;
+        peer_.datagram.heard_port = static_cast<std::uint8_t>(rails.local);
+        peer_.datagram.heard = 1s;
+    }
+
+    void on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
+                         const std::string&) override {
+        paths_->on_path_changed(peer, pair, now);
+    }
+    void on_path_line(const std::string&) override {}
+    void on_peer_failed(Peer& peer, const std::string& why) override {
+        peer.state = ConnectState::failed;
+        why_ = why;
+    }
+
+    ReachablePeer world_{LinkLayer::infiniband};
+    Peer& peer_ = *world_.peer;
+    Liveness liveness_{10s};
+    std::optional<PathRepository> repository_;
+    std::optional<DatagramPaths> paths_;
+    std::string why_;
+};
+
+TEST_F(DatagramPathsTest, TheFirstPathThatWorksIsTaken) {
+    open();
+    EXPECT_EQ(peer_.datagram.pair, 0);
+    EXPECT_NE(peer_.datagram.handle, nullptr);
+}
+
+TEST_F(DatagramPathsTest, APathThatHasFailedIsTriedLast) {
+    repository_->report_failure(peer_, 0, "test");
+    open();
+    EXPECT_EQ(peer_.datagram.pair, 1);
+}
+
+TEST_F(DatagramPathsTest, ARailWithoutHandlesIsPassedOver) {
+    world_.first.obstacle = Status::error(Reason::no_memory);
+    open();
+    EXPECT_EQ(peer_.datagram.pair, 1);
+    world_.second.obstacle = Status::error(Reason::no_permission);
+    std::size_t pair = 0;
+    EXPECT_FALSE(paths_->open(peer_, pair).ok());
+}
+
+TEST_F(DatagramPathsTest, AnEndedProcessIsNotReachedOverAnyPath) {
+    peer_.life.ended = true;
+    std::size_t pair = 0;
+    EXPECT_EQ(paths_->open(peer_, pair), Status::error(Reason::peer_gone));
+    EXPECT_EQ(world_.first.tries + world_.second.tries, 0u);
+}
+
+TEST_F(DatagramPathsTest, AfterAFailureTheNextPathThatIsUpIsTaken) {
+    open();
+    paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
+    EXPECT_EQ(repository_->state(peer_, 0), PathState::failed);
+    EXPECT_EQ(peer_.datagram.pair, 1);
+}
+
+TEST_F(DatagramPathsTest, ThePathOverWhichThePeerWasHeardIsPreferred) {
+    open();
+    hear_over(3);
+    paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
+    EXPECT_EQ(peer_.datagram.pair, 3);
+}
+
+TEST_F(DatagramPathsTest, ASuspectPathIsTakenOnlyIfNoneIsUp) {
+    open();
+    repository_->report_suspect(peer_, 1, "test");
+    paths_->on_failure(peer_, Failure::unanswered, WorkStatus::success);
+    EXPECT_EQ(repository_->state(peer_, 0), PathState::suspect) << "silence is no failure";
+    EXPECT_EQ(peer_.datagram.pair, 2);
+    repository_->report_failure(peer_, 3, "test");
+    paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
+    EXPECT_EQ(peer_.datagram.pair, 0) << "the next suspect one";
+}
+
+TEST_F(DatagramPathsTest, TheyReturnToAnEarlierPathThatIsUpAgain) {
+    open();
+    paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
+    ASSERT_EQ(peer_.datagram.pair, 1);
+    repository_->report_success(peer_, 0);
+    EXPECT_EQ(peer_.datagram.pair, 0);
+    repository_->report_failure(peer_, 1, "test");
+    repository_->report_success(peer_, 1);
+    EXPECT_EQ(peer_.datagram.pair, 0) << "not to a later one";
+}
+
+TEST_F(DatagramPathsTest, WithoutAPathForTooLongThePeerIsLost) {
+    open();
+    repository_->report_failure(peer_, 1, "test");
+    paths_->on_failure(peer_, Failure::given_up, WorkStatus::retry_exceeded);
+    EXPECT_EQ(peer_.state, ConnectState::failed);
+    EXPECT_EQ(why_.find("no path to it has worked for 10 s ("), 0u) << why_;
+    EXPECT_NE(why_.find("here/m1:1 -> there/x1:1: test"), std::string::npos) << why_;
+}
+
+} // namespace
+} // namespace adaptib::test

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fabric and the rails that lead to another process: the nearest fabric that reaches it.
+#include "core/routes.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/null_rail.h"
+
+namespace adaptib::test {
+namespace {
+
+// Reaches the rails whose address begins with its network's letter.
+class NetworkRail final : public NullRail {
+public:
+    NetworkRail(const std::string& name, char network) : network_(network) { info_.name = name; }
+    RailInfo& info_of() { return info_; }
+
+private:
+    bool is_reachable_impl(const RailAddress& remote) const override {
+        return remote.size > 0 && remote.bytes[0] == std::byte(network_);
+    }
+    std::uint32_t paths_to_impl(const RailAddress&) const override { return 4; }
+    std::string why_out_of_reach_impl(const RailAddress& remote) const override {
+        return remote.bytes[0] == std::byte('x') ? "another subnet" : "";
+    }
+
+    char network_;
+};
+
+// One near rail, and a fabric of two far ones.
+class RoutesTest : public testing::Test {
+protected:
+    RoutesTest() { begin({.self = 5, .host = "here", .left_out = "", .paths_per_port = 0}); }
+
+    void begin(const Routes::Options& options) {
+        routes_.emplace(options, rails_, std::vector<RailRange>{{0, 1}, {1, 2}});
+    }
+    static ProcessAddress process(const std::string& networks, const std::string& host = "there") {
+        ProcessAddress address;
+        address.name = 9;
+        address.host = host;
+        for (const char network : networks) {
+            AddressRail rail;
+            rail.size = 1;
+            rail.bytes[0] = std::byte(network);
+            rail.paths = 1;
+            address.rails.push_back(rail);
+        }
+        return address;
+    }
+    PeerRoute route_to(const std::string& networks) {
+        PeerRoute route;
+        EXPECT_TRUE(routes_->choose(process(networks), route)) << networks;
+        return route;
+    }
+
+    NetworkRail near_{"m0", 'n'};
+    NetworkRail first_{"x0:1", 'f'};
+    NetworkRail second_{"x1:1", 'f'};
+    std::vector<Rail*> rails_{&near_, &first_, &second_};
+    std::optional<Routes> routes_;
+};
+
+TEST_F(RoutesTest, TheNearestFabricThatReachesIsChosen) {
+    EXPECT_EQ(route_to("nff").fabric, 0u);
+    EXPECT_EQ(route_to("ff").fabric, 1u);
+    EXPECT_EQ(routes_->last_fabric(), 1u);
+}
+
+TEST_F(RoutesTest, RailsOfThatFabricArePaired) {
+    PeerRoute route;
+    ASSERT_TRUE(routes_->route_over(1, process("nff"), route));
+    EXPECT_EQ(route.local.first, 1u);
+    EXPECT_EQ(route.local.count, 2u);
+    EXPECT_EQ(route.remote.first, 1u);
+    EXPECT_EQ(route.remote.count, 2u);
+    ASSERT_EQ(route.count, 2);
+    for (std::size_t i = 0; i < route.count; ++i) {
+        EXPECT_EQ(route.pairs[i].local, i + 1);
+        EXPECT_EQ(route.pairs[i].remote, i + 1);
+    }
+}
+
+TEST_F(RoutesTest, FurtherPathsNeedThemAtBothEnds) {
+    first_.info_of().paths = second_.info_of().paths = 4;
+    for (Rail* rail : {&first_, &second_}) {
+        static_cast<NetworkRail*>(rail)->info_of().link_layer = LinkLayer::infiniband;
+    }
+    EXPECT_EQ(route_to("ff").count, 2) << "the peer's rails have one path each";
+    ProcessAddress address = process("ff");
+    address.rails[0].paths = address.rails[1].paths = 2;
+    PeerRoute route;
+    ASSERT_TRUE(routes_->choose(address, route));
+    EXPECT_EQ(route.count, 4);
+}
+
+TEST_F(RoutesTest, PathsOfARail) {
+    RailInfo& info = first_.info_of();
+    info.paths = 100;
+    info.link_layer = LinkLayer::infiniband;
+    EXPECT_EQ(routes_->paths_of(1), 8) << "more gain little";
+    info.link_layer = LinkLayer::ethernet;
+    EXPECT_EQ(routes_->paths_of(1), 1) << "flow labels may lead nowhere else";
+    begin({.self = 5, .host = "here", .left_out = "", .paths_per_port = 3});
+    EXPECT_EQ(routes_->paths_of(1), 3) << "the parameter decides";
+}
+
+TEST_F(RoutesTest, TheRateIsPublishedInMegabytesRoundedUp) {
+    near_.info_of().rate.value = 12'000'001;
+    EXPECT_EQ(routes_->published_rate(0), 13u);
+    near_.info_of().rate.value = 12'000'000;
+    EXPECT_EQ(routes_->published_rate(0), 12u);
+}
+
+TEST_F(RoutesTest, TheReasonNamesRailsNamespacesOrTheFabricsThatWereLeftOut) {
+    PeerRoute route;
+    EXPECT_FALSE(routes_->choose(process("x"), route));
+    EXPECT_EQ(routes_->why_none(process("x")),
+              "Rail m0: another subnet. Rail x0:1: another subnet. ");
+    EXPECT_NE(routes_->why_none(process("q", "here")).find("different process namespaces"),
+              std::string::npos);
+    EXPECT_EQ(routes_->why_none(process("q")), "");
+    begin({.self = 5, .host = "here", .left_out = "No device was found.", .paths_per_port = 0});
+    EXPECT_EQ(routes_->why_none(process("q")), "No device was found. ");
+}
+
+TEST_F(RoutesTest, AProcessReachesItselfOverEachRailOfTheFabric) {
+    const PeerRoute route = routes_->to_itself(1);
+    EXPECT_EQ(route.fabric, 1u);
+    ASSERT_EQ(route.total, 2);
+    EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 1, 0}));
+    EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{2, 2, 0}));
+}
+
+} // namespace
+} // namespace adaptib::test
