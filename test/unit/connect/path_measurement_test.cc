@@ -24,7 +24,7 @@ protected:
         const Bytes bytes = RingMemory::bytes(peer_->ring_parts);
         EXPECT_TRUE(world_.first.allocate(bytes, kLocalWrite, peer_->ring_memory).ok());
         peer_->measure_address = kMemory;
-        RingWriter::Target target{};
+        RingTarget target{};
         target.units = 4096 / kRingUnit;
         peer_->ring_out = std::make_unique<RingWriter>(
             world_.first, *peer_->subchannels[0].qp, target,

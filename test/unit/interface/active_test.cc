@@ -57,7 +57,7 @@ protected:
     }
     void answer(std::vector<std::byte> data) {
         Peer* here = nullptr;
-        ASSERT_TRUE(other_core().get_peer(kSelf, here).ok());
+        ASSERT_TRUE(other_core().peers().get(kSelf, here).ok());
         TestRequest request;
         bool complete = false;
         ASSERT_TRUE(other_core()

@@ -52,7 +52,7 @@ protected:
         ASSERT_TRUE(run_both([&] { return received.done; }));
         EXPECT_EQ(there, word);
         Peer* self_there = nullptr;
-        ASSERT_TRUE(other_core().get_peer(kSelf, self_there).ok());
+        ASSERT_TRUE(other_core().peers().get(kSelf, self_there).ok());
         bool complete = false;
         ASSERT_TRUE(other_core()
                         .protocol()
@@ -243,7 +243,7 @@ TEST_F(Peers, TheLastMessageOfAProcessThatEndedIsReceived) {
     TestRequest sent;
     bool complete = false;
     Peer* self_there = nullptr;
-    ASSERT_TRUE(other_core().get_peer(kSelf, self_there).ok());
+    ASSERT_TRUE(other_core().peers().get(kSelf, self_there).ok());
     ASSERT_TRUE(other_core()
                     .protocol()
                     .send(self_there, {0, 0, 7}, contiguous(&last, sizeof last), false,

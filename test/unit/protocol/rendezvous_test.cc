@@ -62,7 +62,7 @@ protected:
     std::vector<Message> take() {
         ring.qp.show(kUnits * kRingUnit);
         for (std::size_t left = ring.qp.completions(); left > 0; --left) {
-            peer->ring_out->on_completion();
+            peer->ring_out->poster().on_completion();
         }
         std::vector<Message> taken;
         MessageHeader header;
@@ -154,7 +154,7 @@ private:
     bool leaves(Peer&) override { return false; }
     void on_control_lane(Peer&, std::uint32_t) override {}
     bool find_keys(Transfer&) override { return true; }
-    void on_refused(const Transfer&) override {}
+    void refuse(Transfer&) override {}
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
     void fail_shelved(Peer&, WaitingTransfer&) override {}
 };

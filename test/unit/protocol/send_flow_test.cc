@@ -50,7 +50,7 @@ protected:
     std::vector<MessageHeader> take() {
         ring->qp.show(kUnits * kRingUnit);
         for (std::size_t left = ring->qp.completions(); left > 0; --left) {
-            peer->ring_out->on_completion();
+            peer->ring_out->poster().on_completion();
         }
         std::vector<MessageHeader> taken;
         MessageHeader header;

@@ -193,7 +193,7 @@ public:
             std::make_unique<HostRail::Region>(RingMemory::bytes({.direct = true}));
         here->answers = &there->ring_layout().answer();
         here->answer_data = there->ring_layout().answer_data();
-        const RingWriter::Target lines{.address = reinterpret_cast<std::uintptr_t>(ring_.address()),
+        const RingTarget lines{.address = reinterpret_cast<std::uintptr_t>(ring_.address()),
                                        .units = kUnits};
         there->ring_out = std::make_unique<RingWriter>(rail, initiators_qp(), lines, &credit_, 0);
         EXPECT_TRUE(there->ring_out->usable());

@@ -143,7 +143,8 @@ void ChannelSelection::promote(Peer& peer) {
 }
 
 void ChannelSelection::demote(Peer& peer) {
-    if (peer.state == ConnectState::open && !peer.shared && connections_.sharing().may_share(peer)) {
+    if (peer.state == ConnectState::open && !peer.shared &&
+        connections_.sharing().may_share(peer)) {
         connections_.take(peer, SharingPreference::shared);
     } else {
         connections_.give_up(peer);

@@ -120,7 +120,8 @@ Nanoseconds Core::deadline() const {
     }
     const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
                                        forgive_unconnected_at_, contacts_->deadline()});
-    return std::min(next, silence_->deadline(unsignaled_posts(), protocol_->transfers().work_outstanding()));
+    return std::min(
+        next, silence_->deadline(unsignaled_posts(), protocol_->transfers().work_outstanding()));
 }
 
 void Core::run_timers() {

@@ -113,8 +113,9 @@ Status DatagramPaths::move(Peer& peer, std::size_t pair) {
     if (status.ok()) {
         const PeerRoute::Pair& rails = peer.route.pairs[pair];
         peer.datagram.pair = static_cast<std::uint8_t>(pair);
-        peer.datagrams.retransmitter().move(peer.datagram, rails.local - peer.route.local.first, std::move(handle),
-                            peer.address.rails[rails.remote].datagram_qp);
+        peer.datagrams.retransmitter().move(peer.datagram, rails.local - peer.route.local.first,
+                                            std::move(handle),
+                                            peer.address.rails[rails.remote].datagram_qp);
     }
     return status;
 }

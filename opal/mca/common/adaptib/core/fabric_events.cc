@@ -81,7 +81,7 @@ void FabricEvents::poll(AttachedFabric& attached) {
         case EventKind::peer_changed: parts_.departures.on_peers_changed(); break;
         case EventKind::cm_failed:
             parts_.connections.cm_connects().on_failed(index, event.qp_number,
-                                            parts_.rails[index]->last_error_text());
+                                                       parts_.rails[index]->last_error_text());
             break;
         default: break;
         }

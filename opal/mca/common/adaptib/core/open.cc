@@ -539,11 +539,12 @@ bool Core::serves_atomics(const Parameters& parameters) const {
 
 void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
-    datagrams.retransmitter().judge_by([this, fabric](const DatagramTarget& target, Nanoseconds since) {
-        Peer* peer = peers_->find(target.name, fabric);
-        return peer == nullptr ? DatagramChannel::Standing::doubtful
-                               : watch_->standing_of(*peer, since);
-    });
+    datagrams.retransmitter().judge_by(
+        [this, fabric](const DatagramTarget& target, Nanoseconds since) {
+            Peer* peer = peers_->find(target.name, fabric);
+            return peer == nullptr ? DatagramChannel::Standing::doubtful
+                                   : watch_->standing_of(*peer, since);
+        });
     datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !departures_->leaves(*peer)) {
             protocol_->on_peer_failed(*peer,
@@ -591,7 +592,8 @@ void Core::tolerate_faults(std::uint32_t fabric) {
     };
     if (fabrics_[fabric].datagrams->linked()) { // else lost datagrams stay lost
         attended_.at_most(failure_timeout_ / kLooks);
-        fabrics_[fabric].datagrams->retransmitter().tolerate(failure_timeout_, find, path_failed, answered);
+        fabrics_[fabric].datagrams->retransmitter().tolerate(failure_timeout_, find, path_failed,
+                                                             answered);
     }
 }
 
