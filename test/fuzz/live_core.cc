@@ -340,9 +340,9 @@ private:
         Peer& peer = *peers_[input_.below(kNodes)];
         const std::uint64_t at = input_.take<std::uint16_t>();
         const auto word = input_.take<std::uint64_t>();
-        if (peer.ring_memory != nullptr) {
-            const std::uint64_t words = peer.ring_memory->length() / sizeof word;
-            std::memcpy(static_cast<std::byte*>(peer.ring_memory->address()) +
+        if (peer.in.ring_memory != nullptr) {
+            const std::uint64_t words = peer.in.ring_memory->length() / sizeof word;
+            std::memcpy(static_cast<std::byte*>(peer.in.ring_memory->address()) +
                             at % words * sizeof word,
                         &word, sizeof word);
         }
@@ -417,8 +417,9 @@ private:
         case MessageType::connect_close:
         case MessageType::connect_keep:
         case MessageType::connect_yield:
-            return bytes_of(ConnectNote{peer.remote_connection + input_.below(3),
-                                        peer.connection + input_.below(2), input_.below(4), 0});
+            return bytes_of(ConnectNote{peer.connection.remote_number + input_.below(3),
+                                        peer.connection.number + input_.below(2), input_.below(4),
+                                        0});
         case MessageType::fragment: return bytes_of(FragmentBody{id(), length()});
         default: return {};
         }
@@ -426,8 +427,8 @@ private:
 
     ConnectBody handshake(const Peer& peer) {
         ConnectBody body{};
-        body.connection = peer.remote_connection + input_.below(3);
-        body.answers = peer.connection + input_.below(2);
+        body.connection = peer.connection.remote_number + input_.below(3);
+        body.answers = peer.connection.number + input_.below(2);
         body.subchannel_count = 1 + input_.below(3);
         body.ring_bytes = input_.below(3) * 4096;
         body.ring_address = round_up(address(), kCacheLine);
@@ -451,7 +452,7 @@ private:
             input_.below(static_cast<std::uint32_t>(MessageType::count_) + 1));
         const auto bits = input_.take<std::uint8_t>();
         header.flags = bits & 3;
-        header.sequence = peer.next_receive + ((bits & 4) != 0 ? (bits >> 3) - 8u : 0u);
+        header.sequence = peer.in.next_receive + ((bits & 4) != 0 ? (bits >> 3) - 8u : 0u);
         const Envelope with = envelope();
         header.context = with.context;
         header.source = with.source;

@@ -46,9 +46,9 @@ void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected
     } else {
         core(rank).selection().demote(other);
     }
-    if (!other.subchannels.empty()) { // if the connection stays, its control lane migrates
+    if (!other.lanes.subchannels.empty()) { // if the connection stays, its control lane migrates
         const auto next =
-            static_cast<std::uint32_t>((other.control_lane + 1) % other.subchannels.size());
+            static_cast<std::uint32_t>((other.control.lane + 1) % other.lanes.subchannels.size());
         core(rank).connections().migrate_control_lane(other, next);
     }
 }
@@ -179,7 +179,7 @@ void Driver::listen(Listener& listener) {
         core(rank).protocol().listen(
             [](void* context, Peer& from, std::uint8_t tag, const std::byte* bytes, Bytes length) {
                 const auto* ear = static_cast<const Ear*>(context);
-                ear->listener->on_active(ear->rank, from.name, tag, bytes, length);
+                ear->listener->on_active(ear->rank, from.contact.name, tag, bytes, length);
             },
             ears_.back().get());
     }

@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 class Closing : public Connections, private HandshakeListener, private ClosingListener {
 protected:
     Closing() {
-        peer_->connection = 5;
-        peer_->remote_connection = 7;
+        peer_->connection.number = 5;
+        peer_->connection.remote_number = 7;
     }
     ~Closing() override { closings_.forget(*peer_); }
 
@@ -38,10 +38,10 @@ protected:
     void tell() {
         closings_.start(*peer_);
         closings_.advance();
-        EXPECT_FALSE(peer_->closing.told);
+        EXPECT_FALSE(peer_->connection.closing.told);
         complete_flush();
         closings_.advance();
-        EXPECT_TRUE(peer_->closing.told);
+        EXPECT_TRUE(peer_->connection.closing.told);
     }
     static ConnectNote note(std::uint32_t number) { return {7, 5, number, 0}; }
 
@@ -61,12 +61,12 @@ private:
     void on_closing_agreed(Peer& peer) override {
         ++agreed_;
         closings_.forget(peer);
-        peer.state = ConnectState::idle;
+        peer.session.state = ConnectState::idle;
     }
     void on_closing_broken(Peer&) override { ++broken_; }
     void on_late_confirm(Peer& peer) override {
         ++late_confirms_;
-        peer.state = ConnectState::open;
+        peer.session.state = ConnectState::open;
     }
 };
 
@@ -76,17 +76,17 @@ TEST_F(Closing, EndsOnceBothSidesHaveToldThatNothingIsUnderWay) {
     closings_.advance();
     EXPECT_EQ(agreed_, 0u);
     closings_.on_close(*peer_, note(1)); // this side's message may have been answered with `keep`
-    EXPECT_FALSE(peer_->closing.told);
+    EXPECT_FALSE(peer_->connection.closing.told);
     closings_.advance();
     EXPECT_EQ(agreed_, 1u);
     EXPECT_FALSE(closings_.active());
-    EXPECT_EQ(peer_->state, ConnectState::idle);
+    EXPECT_EQ(peer_->session.state, ConnectState::idle);
 }
 
 TEST_F(Closing, AnUnusedConnectionIsClosedWithTheOtherSide) {
     closings_.on_close(*peer_, note(1));
-    EXPECT_EQ(peer_->state, ConnectState::closing);
-    EXPECT_TRUE(peer_->closing.agreed);
+    EXPECT_EQ(peer_->session.state, ConnectState::closing);
+    EXPECT_TRUE(peer_->connection.closing.agreed);
     closings_.advance();
     EXPECT_EQ(agreed_, 0u); // not before its own work is over
     complete_flush();
@@ -95,56 +95,56 @@ TEST_F(Closing, AnUnusedConnectionIsClosedWithTheOtherSide) {
 }
 
 TEST_F(Closing, AConnectionThatIsNeededIsKept) {
-    peer_->users = 1;
+    peer_->transfers.users = 1;
     closings_.on_close(*peer_, note(1));
-    EXPECT_EQ(peer_->state, ConnectState::open);
-    EXPECT_EQ(peer_->closing.heard, 1u);
-    peer_->users = 0;
+    EXPECT_EQ(peer_->session.state, ConnectState::open);
+    EXPECT_EQ(peer_->connection.closing.heard, 1u);
+    peer_->transfers.users = 0;
     closings_.on_close(*peer_, note(1)); // doubled: it was answered
-    EXPECT_EQ(peer_->state, ConnectState::open);
+    EXPECT_EQ(peer_->session.state, ConnectState::open);
     closings_.on_close(*peer_, note(2));
-    EXPECT_EQ(peer_->state, ConnectState::closing);
+    EXPECT_EQ(peer_->session.state, ConnectState::closing);
 }
 
 TEST_F(Closing, TheOtherSideMayKeepTheConnection) {
     tell();
-    closings_.on_keep(*peer_, note(peer_->closing.number - 1)); // of an earlier attempt
-    EXPECT_EQ(peer_->state, ConnectState::closing);
-    closings_.on_keep(*peer_, note(peer_->closing.number));
-    EXPECT_EQ(peer_->state, ConnectState::open);
+    closings_.on_keep(*peer_, note(peer_->connection.closing.number - 1)); // of an earlier attempt
+    EXPECT_EQ(peer_->session.state, ConnectState::closing);
+    closings_.on_keep(*peer_, note(peer_->connection.closing.number));
+    EXPECT_EQ(peer_->session.state, ConnectState::open);
     EXPECT_FALSE(closings_.active());
     EXPECT_EQ(events_.connected, 1u);
-    EXPECT_EQ(peer_->activity.active, world_.clock.now());
+    EXPECT_EQ(peer_->connection.activity.active, world_.clock.now());
 }
 
 TEST_F(Closing, MessagesOfAnEarlierConnectionAreIgnored) {
     closings_.on_close(*peer_, {6, 5, 1, 0});
     closings_.on_close(*peer_, {7, 4, 1, 0});
-    EXPECT_EQ(peer_->state, ConnectState::open);
+    EXPECT_EQ(peer_->session.state, ConnectState::open);
     tell();
-    closings_.on_keep(*peer_, {6, 5, peer_->closing.number, 0});
-    closings_.on_keep(*peer_, {7, 4, peer_->closing.number, 0});
-    EXPECT_EQ(peer_->state, ConnectState::closing);
+    closings_.on_keep(*peer_, {6, 5, peer_->connection.closing.number, 0});
+    closings_.on_keep(*peer_, {7, 4, peer_->connection.closing.number, 0});
+    EXPECT_EQ(peer_->session.state, ConnectState::closing);
 }
 
 TEST_F(Closing, ACloseMeansThatTheConfirmationIsLate) {
-    peer_->state = ConnectState::answered;
+    peer_->session.state = ConnectState::answered;
     closings_.on_close(*peer_, note(1));
     EXPECT_EQ(late_confirms_, 1u);
-    EXPECT_EQ(peer_->state, ConnectState::closing);
+    EXPECT_EQ(peer_->session.state, ConnectState::closing);
 }
 
 TEST_F(Closing, AQueuePairThatHasFailedIsRepairedOrHasNothingUnderWay) {
     pair_of(*peer_, 0).answer = Status::error(Reason::bad_state);
-    peer_->repairable = true;
+    peer_->session.repairable = true;
     closings_.start(*peer_);
     closings_.advance();
     EXPECT_EQ(broken_, 1u);
-    EXPECT_FALSE(peer_->closing.told);
-    peer_->repairable = false;
+    EXPECT_FALSE(peer_->connection.closing.told);
+    peer_->session.repairable = false;
     closings_.advance();
     EXPECT_EQ(broken_, 1u);
-    EXPECT_TRUE(peer_->closing.told);
+    EXPECT_TRUE(peer_->connection.closing.told);
 }
 
 TEST_F(Closing, CountsThoseThatBeganLately) {

@@ -36,15 +36,15 @@ protected:
     Peer& open() {
         peers_.push_back(open_peer(peers_.size() + 1));
         Peer& peer = *peers_.back();
-        peer.activity.active = peer.activity.turn_began = world_.clock.now();
-        peer.activity.messages = peer.messages();
+        peer.connection.activity.active = peer.connection.activity.turn_began = world_.clock.now();
+        peer.connection.activity.messages = peer.messages();
         limit_.enter(peer);
         return peer;
     }
     Peer& wait() {
         peers_.push_back(world_.peer(peers_.size() + 1));
         Peer& peer = *peers_.back();
-        peer.next_send = 1;
+        peer.session.next_send = 1;
         limit_.wait(peer, Nanoseconds{0});
         return peer;
     }
@@ -53,7 +53,7 @@ protected:
         closings_.forget(peer);
         yielding_.stop(peer);
         limit_.leave(peer);
-        peer.state = ConnectState::idle;
+        peer.session.state = ConnectState::idle;
     }
 
     std::vector<const Peer*> asked_; // peers that got room
@@ -75,7 +75,7 @@ private:
     bool on_room(Peer& peer) override {
         if (grants_) {
             asked_.push_back(&peer);
-            peer.state = ConnectState::requested;
+            peer.session.state = ConnectState::requested;
             limit_.enter(peer);
         }
         return grants_;
@@ -90,7 +90,7 @@ TEST_F(Limit, CountsConnectionsWithQueuePairsOfTheirOwn) {
     EXPECT_EQ(limit_.free_room(), 1u);
     Peer& shared = *world_.peer(77).release();
     const std::unique_ptr<Peer> owner(&shared);
-    shared.shared = true;
+    shared.connection.shared = true;
     limit_.enter(shared);
     EXPECT_EQ(limit_.shared(), 1u);
     EXPECT_EQ(limit_.free_room(), 1u);
@@ -112,7 +112,7 @@ TEST_F(Limit, AFullDeviceIsTheLimitForAWhile) {
     EXPECT_EQ(events_.notices.size(), 1u);
     grants_ = false;
     Peer& peer = wait();
-    peer.users = 1; // it goes on waiting
+    peer.transfers.users = 1; // it goes on waiting
     pass(99ms);
     EXPECT_FALSE(limit_.has_room());
     pass(2ms);
@@ -127,16 +127,16 @@ TEST_F(Limit, NobodyWaitsForever) {
     Peer& peer = wait();
     EXPECT_EQ(limit_.deadline(), world_.clock.now() + 1ms);
     for (Nanoseconds time{}; time < 50ms; time += 1ms) { // the connections are in use, and so is it
-        limit_.for_each([](Peer& each) { ++each.next_send; });
-        ++peer.next_send;
+        limit_.for_each([](Peer& each) { ++each.session.next_send; });
+        ++peer.session.next_send;
         pass(1ms);
-        ASSERT_TRUE(peer.wanted_link.linked());
+        ASSERT_TRUE(peer.connection.wanted_link.linked());
     }
     for (Nanoseconds time{}; time < 15ms; time += 1ms) {
-        limit_.for_each([](Peer& each) { ++each.next_send; });
+        limit_.for_each([](Peer& each) { ++each.session.next_send; });
         pass(1ms);
     }
-    EXPECT_FALSE(peer.wanted_link.linked());
+    EXPECT_FALSE(peer.connection.wanted_link.linked());
     EXPECT_EQ(limit_.deadline(), Nanoseconds::max());
     EXPECT_FALSE(closings_.active());
 }
@@ -145,18 +145,18 @@ TEST_F(Limit, TheConnectionIdleLongestIsClosed) {
     Peer& later = open();
     Peer& idle = open();
     world_.clock.advance(300us);
-    ++later.next_receive;
+    ++later.in.next_receive;
     limit_.note_activity();
     Peer& peer = wait();
     pass(5ms);
-    EXPECT_EQ(idle.state, ConnectState::closing);
-    EXPECT_EQ(later.state, ConnectState::open);
+    EXPECT_EQ(idle.session.state, ConnectState::closing);
+    EXPECT_EQ(later.session.state, ConnectState::open);
     EXPECT_TRUE(asked_.empty());
     close(idle);
     pass(100us); // at once
     EXPECT_EQ(asked_, std::vector<const Peer*>{&peer});
-    EXPECT_FALSE(peer.wanted_link.linked());
-    EXPECT_EQ(later.state, ConnectState::open);
+    EXPECT_FALSE(peer.connection.wanted_link.linked());
+    EXPECT_EQ(later.session.state, ConnectState::open);
 }
 
 TEST_F(Limit, OneConnectionIsClosedForEachThatWaits) {
@@ -165,37 +165,37 @@ TEST_F(Limit, OneConnectionIsClosedForEachThatWaits) {
     wait();
     wait();
     pass(3ms);
-    EXPECT_EQ(first.state, ConnectState::closing);
-    EXPECT_EQ(second.state, ConnectState::closing);
+    EXPECT_EQ(first.session.state, ConnectState::closing);
+    EXPECT_EQ(second.session.state, ConnectState::closing);
 }
 
 TEST_F(Limit, AConnectionThatIsNeededIsNotClosed) {
     Peer& used = open();
-    used.users = 1;
+    used.transfers.users = 1;
     Peer& busy = open();
     Peer& peer = wait();
-    peer.users = 1;
+    peer.transfers.users = 1;
     for (Nanoseconds time{}; time < 20ms; time += 500us) {
-        ++busy.next_receive;
+        ++busy.in.next_receive;
         pass(500us);
     }
-    EXPECT_EQ(used.state, ConnectState::open);
-    EXPECT_EQ(busy.state, ConnectState::open);
+    EXPECT_EQ(used.session.state, ConnectState::open);
+    EXPECT_EQ(busy.session.state, ConnectState::open);
     EXPECT_TRUE(asked_.empty());
     limit_.stop_waiting(peer);
 }
 
 TEST_F(Limit, ABusyConnectionIsClosedForAChosenPeerUnlessItIsChosenItself) {
     Peer& chosen = open();
-    chosen.activity.chosen = true;
+    chosen.connection.activity.chosen = true;
     Peer& busy = open();
     world_.clock.advance(50ms); // the chosen one is idle, but for less than 100 ms
     Peer& peer = wait();
-    peer.activity.chosen = true;
-    ++busy.next_send;
+    peer.connection.activity.chosen = true;
+    ++busy.session.next_send;
     pass(1ms);
-    EXPECT_EQ(busy.state, ConnectState::closing);
-    EXPECT_EQ(chosen.state, ConnectState::open);
+    EXPECT_EQ(busy.session.state, ConnectState::closing);
+    EXPECT_EQ(chosen.session.state, ConnectState::open);
 }
 
 TEST_F(Limit, ChosenPeersAndThoseThatCannotDoWithoutComeFirst) {
@@ -203,9 +203,9 @@ TEST_F(Limit, ChosenPeersAndThoseThatCannotDoWithoutComeFirst) {
     Peer& idle = open();
     Peer& usual = wait();
     Peer& required = wait();
-    required.activity.required = true;
+    required.connection.activity.required = true;
     Peer& chosen = wait();
-    chosen.activity.chosen = true;
+    chosen.connection.activity.chosen = true;
     close(idle);
     pass(100us);
     EXPECT_EQ(asked_, std::vector<const Peer*>{&required});
@@ -213,30 +213,30 @@ TEST_F(Limit, ChosenPeersAndThoseThatCannotDoWithoutComeFirst) {
     pass(100us);
     ASSERT_EQ(asked_.size(), 2u);
     EXPECT_EQ(asked_.back(), &chosen);
-    EXPECT_TRUE(usual.wanted_link.linked());
+    EXPECT_TRUE(usual.connection.wanted_link.linked());
 }
 
 TEST_F(Limit, AConnectionInUseYieldsToAPeerThatCannotDoWithout) {
     Peer& older = open();
-    older.users = 1;
+    older.transfers.users = 1;
     world_.clock.advance(1ms);
     Peer& newer = open();
-    newer.users = 1;
+    newer.transfers.users = 1;
     Peer& usual = wait();
-    usual.users = 1;
+    usual.transfers.users = 1;
     pass(10ms);
     EXPECT_FALSE(yielding_.active()); // it can do without
     Peer& peer = wait();
-    peer.users = peer.rma_operations = 1;
+    peer.transfers.users = peer.transfers.rma_operations = 1;
     pass(2ms);
-    EXPECT_TRUE(older.yields);
-    EXPECT_FALSE(newer.yields); // one at a time
+    EXPECT_TRUE(older.transfers.yields);
+    EXPECT_FALSE(newer.transfers.yields); // one at a time
     EXPECT_EQ(world_.counters.connections_yielded, 1u);
     yielding_.advance();
-    EXPECT_EQ(older.state, ConnectState::open); // work is under way
-    older.users = 0;
+    EXPECT_EQ(older.session.state, ConnectState::open); // work is under way
+    older.transfers.users = 0;
     yielding_.advance();
-    EXPECT_EQ(older.state, ConnectState::closing);
+    EXPECT_EQ(older.session.state, ConnectState::closing);
     close(older);
     pass(100us);
     EXPECT_EQ(asked_, std::vector<const Peer*>{&peer}); // though the other one came first
@@ -246,26 +246,26 @@ TEST_F(Limit, AConnectionThatTheOtherSideHasKeptIsNotClosedAgainAtOnce) {
     Peer& peer = open();
     yielding_.begin(peer);
     world_.clock.advance(5ms);
-    peer.closing.began = world_.clock.now();
+    peer.connection.closing.began = world_.clock.now();
     yielding_.advance();
-    EXPECT_EQ(peer.state, ConnectState::open);
+    EXPECT_EQ(peer.session.state, ConnectState::open);
     world_.clock.advance(1ms);
     yielding_.advance();
-    EXPECT_EQ(peer.state, ConnectState::closing);
+    EXPECT_EQ(peer.session.state, ConnectState::closing);
 }
 
 TEST_F(Limit, WorkThatLastsGivesAYieldingConnectionAnotherTurn) {
     Peer& peer = open();
-    peer.users = 1;
+    peer.transfers.users = 1;
     yielding_.begin(peer);
     world_.clock.advance(9ms);
     yielding_.advance();
-    EXPECT_TRUE(peer.yields);
+    EXPECT_TRUE(peer.transfers.yields);
     world_.clock.advance(1ms);
     yielding_.advance();
-    EXPECT_FALSE(peer.yields);
+    EXPECT_FALSE(peer.transfers.yields);
     EXPECT_FALSE(yielding_.active());
-    EXPECT_EQ(peer.activity.turn_began, world_.clock.now());
+    EXPECT_EQ(peer.connection.activity.turn_began, world_.clock.now());
 }
 
 TEST_F(Limit, APeerThatCanDoWithoutGoesBehindOneThatCannot) {
@@ -274,22 +274,23 @@ TEST_F(Limit, APeerThatCanDoWithoutGoesBehindOneThatCannot) {
     wait();
     EXPECT_FALSE(limit_.goes_behind(fresh));
     Peer& required = wait();
-    required.activity.required = true;
+    required.connection.activity.required = true;
     EXPECT_TRUE(limit_.goes_behind(fresh));
-    fresh.rma_operations = 1;
+    fresh.transfers.rma_operations = 1;
     EXPECT_FALSE(limit_.goes_behind(fresh));
-    fresh.rma_operations = 0;
-    required.activity.urgent_at = world_.clock.now() + 1ms; // it was refused, and asks later
+    fresh.transfers.rma_operations = 0;
+    required.connection.activity.urgent_at =
+        world_.clock.now() + 1ms; // it was refused, and asks later
     EXPECT_FALSE(limit_.goes_behind(fresh));
 }
 
 TEST_F(Limit, AProcessWaitsForItsLoopbackAsLongAsItAsksForIt) {
     Peer& idle = open();
-    open().users = 1;
+    open().transfers.users = 1;
     limit_.wait_with_self();
     EXPECT_TRUE(limit_.goes_behind(idle));
     pass(2ms);
-    EXPECT_EQ(idle.state, ConnectState::closing);
+    EXPECT_EQ(idle.session.state, ConnectState::closing);
     pass(10ms);
     EXPECT_EQ(limit_.deadline(), Nanoseconds::max());
 }

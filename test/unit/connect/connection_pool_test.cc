@@ -19,39 +19,39 @@ protected:
     // Takes the peer's connection down, into the pool.
     void keep(ConnectionPool& pool, Peer& peer) {
         std::vector<std::unique_ptr<QueuePair>> queue_pairs;
-        for (Subchannel& subchannel : peer.subchannels) {
+        for (Subchannel& subchannel : peer.lanes.subchannels) {
             queue_pairs.push_back(std::move(subchannel.qp));
         }
-        peer.subchannels.clear();
-        peer.state = ConnectState::idle;
-        ASSERT_TRUE(world_.first.allocate(4096, kLocalWrite, peer.ring_memory).ok());
+        peer.lanes.subchannels.clear();
+        peer.session.state = ConnectState::idle;
+        ASSERT_TRUE(world_.first.allocate(4096, kLocalWrite, peer.in.ring_memory).ok());
         ++world_.counters.buffers;
         world_.counters.buffers_bytes += 4096;
         pool.keep(peer, std::move(queue_pairs));
     }
     static std::size_t kept(const Peer& peer) {
-        return peer.pool_link.linked() ? peer.kept.size() : 0;
+        return peer.connection.pool_link.linked() ? peer.connection.pooled.size() : 0;
     }
 };
 
 TEST_F(Pool, ReturnsTheQueuePairOfEachPath) {
     ConnectionPool pool(2, world_.counters);
     const auto peer = open_peer(1);
-    const QueuePair* const first = peer->subchannels[0].qp.get();
-    const QueuePair* const second = peer->subchannels[1].qp.get();
+    const QueuePair* const first = peer->lanes.subchannels[0].qp.get();
+    const QueuePair* const second = peer->lanes.subchannels[1].qp.get();
     keep(pool, *peer);
     EXPECT_EQ(world_.counters.connections_kept, 1u);
     pool.leave(*peer);
     EXPECT_EQ(world_.counters.connections_kept, 0u);
-    EXPECT_TRUE(peer->reuses);
-    EXPECT_NE(peer->ring_memory, nullptr);
-    peer->subchannels.resize(3);
-    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[2]), nullptr);
-    const auto taken = ConnectionPool::take(*peer, peer->subchannels[1]);
+    EXPECT_TRUE(peer->connection.reuses);
+    EXPECT_NE(peer->in.ring_memory, nullptr);
+    peer->lanes.subchannels.resize(3);
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->lanes.subchannels[2]), nullptr);
+    const auto taken = ConnectionPool::take(*peer, peer->lanes.subchannels[1]);
     EXPECT_EQ(taken.get(), second);
     EXPECT_EQ(static_cast<RecordingPair&>(*taken).states, std::vector{QpState::reset});
-    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[0]).get(), first);
-    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[0]), nullptr);
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->lanes.subchannels[0]).get(), first);
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->lanes.subchannels[0]), nullptr);
 }
 
 TEST_F(Pool, AQueuePairThatCannotBeResetIsDestroyed) {
@@ -60,9 +60,9 @@ TEST_F(Pool, AQueuePairThatCannotBeResetIsDestroyed) {
     pair_of(*peer, 0).answer = Status::error(Reason::no_device);
     keep(pool, *peer);
     pool.leave(*peer);
-    peer->subchannels.resize(2);
-    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[0]), nullptr);
-    EXPECT_NE(ConnectionPool::take(*peer, peer->subchannels[1]), nullptr);
+    peer->lanes.subchannels.resize(2);
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->lanes.subchannels[0]), nullptr);
+    EXPECT_NE(ConnectionPool::take(*peer, peer->lanes.subchannels[1]), nullptr);
 }
 
 TEST_F(Pool, TheConnectionClosedLongestAgoMakesRoomForTheNext) {
@@ -74,7 +74,7 @@ TEST_F(Pool, TheConnectionClosedLongestAgoMakesRoomForTheNext) {
     }
     EXPECT_EQ(world_.counters.connections_kept, 2u);
     EXPECT_EQ(kept(*peers[0]), 0u);
-    EXPECT_EQ(peers[0]->ring_memory, nullptr);
+    EXPECT_EQ(peers[0]->in.ring_memory, nullptr);
     EXPECT_EQ(kept(*peers[1]), 2u);
     EXPECT_EQ(kept(*peers[2]), 2u);
     EXPECT_EQ(world_.counters.buffers, 2u);
@@ -83,7 +83,7 @@ TEST_F(Pool, TheConnectionClosedLongestAgoMakesRoomForTheNext) {
 
 TEST_F(Pool, APeerThatWaitsForItsConnectionIsSpared) {
     ConnectionPool pool(3, world_.counters);
-    IntrusiveList<Peer, &Peer::wanted_link> wanted;
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::wanted_link> wanted;
     std::vector<std::unique_ptr<Peer>> peers;
     for (std::uint64_t name = 1; name <= 2; ++name) {
         peers.push_back(open_peer(name));
@@ -106,7 +106,8 @@ TEST_F(Pool, NothingIsKeptOfAPeerThatDisconnects) {
     EXPECT_TRUE(pool.takes(*peer));
     EXPECT_FALSE(ConnectionPool(0, world_.counters).takes(*peer));
     for (bool Peer::*member :
-         {&Peer::released, &Peer::disconnect_sent, &Peer::disconnect_received}) {
+         {&Peer::ending, &PeerEnding::released, &Peer::session, &PeerSession::disconnect_sent,
+          &Peer::ending, &PeerEnding::disconnect_received}) {
         (*peer).*member = true;
         EXPECT_FALSE(pool.takes(*peer));
         (*peer).*member = false;

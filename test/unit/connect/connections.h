@@ -70,18 +70,18 @@ protected:
     // Makes a peer whose connection is open over two ports.
     std::unique_ptr<Peer> open_peer(std::uint64_t name) {
         std::unique_ptr<Peer> peer = world_.peer(name);
-        peer->datagram.handle = std::make_unique<Handle>();
-        peer->scheduler = make_scheduler({});
+        peer->contact.datagram.handle = std::make_unique<Handle>();
+        peer->lanes.scheduler = make_scheduler({});
         for (std::uint32_t rail = 0; rail < 2; ++rail) {
-            Subchannel& subchannel = peer->subchannels.emplace_back();
+            Subchannel& subchannel = peer->lanes.subchannels.emplace_back();
             subchannel.local_rail = subchannel.remote_rail = rail;
             subchannel.qp = std::make_unique<RecordingPair>(rail + 1);
         }
-        peer->state = ConnectState::open;
+        peer->session.state = ConnectState::open;
         return peer;
     }
     static RecordingPair& pair_of(Peer& peer, std::size_t subchannel) {
-        return static_cast<RecordingPair&>(*peer.subchannels[subchannel].qp);
+        return static_cast<RecordingPair&>(*peer.lanes.subchannels[subchannel].qp);
     }
     ConnectContext context(ConnectOptions options) {
         options.clock = &world_.clock;

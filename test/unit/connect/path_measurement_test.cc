@@ -20,15 +20,15 @@ protected:
     static constexpr std::uint64_t kMemory = 0x10000; // of the peer, to write into
 
     Measurement() {
-        peer_->ring_parts = {.lines_bytes = 4096, .measuring = true};
-        const Bytes bytes = RingMemory::bytes(peer_->ring_parts);
-        EXPECT_TRUE(world_.first.allocate(bytes, kLocalWrite, peer_->ring_memory).ok());
-        peer_->measure_address = kMemory;
+        peer_->in.ring_parts = {.lines_bytes = 4096, .measuring = true};
+        const Bytes bytes = RingMemory::bytes(peer_->in.ring_parts);
+        EXPECT_TRUE(world_.first.allocate(bytes, kLocalWrite, peer_->in.ring_memory).ok());
+        peer_->control.measure_address = kMemory;
         RingTarget target{};
         target.units = 4096 / kRingUnit;
-        peer_->ring_out = std::make_unique<RingWriter>(
-            world_.first, *peer_->subchannels[0].qp, target,
-            static_cast<const std::uint64_t*>(peer_->ring_memory->address()), 0);
+        peer_->out.ring = std::make_unique<RingWriter>(
+            world_.first, *peer_->lanes.subchannels[0].qp, target,
+            static_cast<const std::uint64_t*>(peer_->in.ring_memory->address()), 0);
         EXPECT_EQ(lanes_.chosen(*peer_), 0u);
         measurement_.add(*peer_);
         world_.clock.advance(1s);
@@ -66,7 +66,7 @@ protected:
     // Lets a measurement begin.
     void begin(Nanoseconds after = 1s, std::uint32_t messages = 256) {
         world_.clock.advance(after);
-        peer_->next_send += messages;
+        peer_->session.next_send += messages;
         measurement_.begin_some();
     }
 
@@ -84,7 +84,7 @@ TEST_F(Measurement, BeginsAfterSoManyMessages) {
     EXPECT_FALSE(measurement_.active());
     begin(1s, 1);
     EXPECT_TRUE(measurement_.active());
-    EXPECT_TRUE(peer_->measuring.active);
+    EXPECT_TRUE(peer_->control.measuring.active);
 }
 
 TEST_F(Measurement, EachPortInTurnWritesIntoThePeersMemory) {
@@ -100,22 +100,22 @@ TEST_F(Measurement, EachPortInTurnWritesIntoThePeersMemory) {
     EXPECT_TRUE(measurement_.active());
     complete_all(1, 100us, 1us);
     EXPECT_FALSE(measurement_.active());
-    EXPECT_FALSE(peer_->measuring.active);
+    EXPECT_FALSE(peer_->control.measuring.active);
     EXPECT_EQ(world_.counters.ports_measured, 2u);
-    EXPECT_EQ(peer_->subchannels[0].completions, 5u);
-    EXPECT_FALSE(peer_->lane_migration.active);
+    EXPECT_EQ(peer_->lanes.subchannels[0].completions, 5u);
+    EXPECT_FALSE(peer_->control.migration.active);
 }
 
 TEST_F(Measurement, AControlLaneThatIsSlowerAgainAndAgainIsLeft) {
     for (std::uint32_t i = 0; i < 4; ++i) {
-        EXPECT_FALSE(peer_->lane_migration.active) << i;
+        EXPECT_FALSE(peer_->control.migration.active) << i;
         begin(i == 0 ? 1s : 10ms, i == 0 ? 256 : 1); // once it is in doubt, soon again
         ASSERT_TRUE(measurement_.active()) << i;
         complete_all(0, 300us, 1us);
         complete_all(1, 100us, 1us);
     }
-    EXPECT_TRUE(peer_->lane_migration.active);
-    EXPECT_EQ(peer_->lane_migration.to, 1u);
+    EXPECT_TRUE(peer_->control.migration.active);
+    EXPECT_EQ(peer_->control.migration.to, 1u);
 }
 
 TEST_F(Measurement, WithoutDoubtTheNextOneComesLaterAndLater) {
@@ -124,7 +124,7 @@ TEST_F(Measurement, WithoutDoubtTheNextOneComesLaterAndLater) {
         ASSERT_TRUE(measurement_.active()) << pause.count();
         complete_all(0, 100us, 1us);
         complete_all(1, 100us, 1us);
-        const Nanoseconds next = peer_->measuring.at - world_.clock.now();
+        const Nanoseconds next = peer_->control.measuring.at - world_.clock.now();
         EXPECT_GE(next, pause / 2);
         begin(10ms);
         EXPECT_FALSE(measurement_.active());
@@ -168,20 +168,20 @@ TEST_F(Measurement, CompletionsOfAConnectionThatIsGoneAreIgnored) {
     while (!posts(0).empty()) {
         complete(0);
     }
-    EXPECT_EQ(peer_->subchannels[0].completions, 0u);
+    EXPECT_EQ(peer_->lanes.subchannels[0].completions, 0u);
     begin();
     EXPECT_FALSE(measurement_.active());
 }
 
 TEST_F(Measurement, NeitherAPeerThatDisconnectsNorOneInRepairIsMeasured) {
-    peer_->disconnect_received = true;
+    peer_->ending.disconnect_received = true;
     begin();
     EXPECT_FALSE(measurement_.active());
-    peer_->disconnect_received = false;
-    peer_->repair.wanted = true;
+    peer_->ending.disconnect_received = false;
+    peer_->interruption.repair.wanted = true;
     begin();
     EXPECT_FALSE(measurement_.active());
-    peer_->repair.wanted = false;
+    peer_->interruption.repair.wanted = false;
     begin();
     EXPECT_TRUE(measurement_.active());
 }

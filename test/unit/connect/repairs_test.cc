@@ -51,26 +51,26 @@ protected:
 private:
     void on_repair_begins(Peer& peer) override {
         steps_ += "begins ";
-        peer.state = ConnectState::repairing;
-        peer.repair.wanted = false;
-        peer.repair.active = true;
-        peer.repair.began = attended_.now();
-        if (!peer.repair.gentle) {
+        peer.session.state = ConnectState::repairing;
+        peer.interruption.repair.wanted = false;
+        peer.interruption.repair.active = true;
+        peer.interruption.repair.began = attended_.now();
+        if (!peer.interruption.repair.gentle) {
             queue_pairs_.fail_all(peer);
         }
     }
     void on_repair_late(Peer& peer) override {
         steps_ += "late ";
-        peer.stripes = 0;
+        peer.transfers.stripes = 0;
     }
     void on_repair_quiet(Peer& peer) override {
         steps_ += "quiet ";
-        peer.repair.fenced = true;
-        peer.repair.ask_at = ask_at_;
+        peer.interruption.repair.fenced = true;
+        peer.interruption.repair.ask_at = ask_at_;
     }
     void on_repair_ready(Peer& peer) override {
         steps_ += "ready ";
-        peer.repair.ask_at = world_.clock.now() + 10ms;
+        peer.interruption.repair.ask_at = world_.clock.now() + 10ms;
     }
     bool may_live(Peer&, Nanoseconds) override { return alive_; }
 
@@ -82,7 +82,7 @@ TEST_F(Repairing, TakesAllStepsAtOnceIfNothingIsUnderWay) {
     EXPECT_EQ(repairs_.deadline(), Nanoseconds::max());
     repairs_.begin(*peer_);
     EXPECT_TRUE(repairs_.active());
-    EXPECT_EQ(peer_->state, ConnectState::open); // until progress is made
+    EXPECT_EQ(peer_->session.state, ConnectState::open); // until progress is made
     EXPECT_EQ(advance(), "begins quiet ready ");
     EXPECT_EQ(pair_of(*peer_, 0).states, std::vector{QpState::error});
     EXPECT_EQ(pair_of(*peer_, 1).states, std::vector{QpState::error});
@@ -98,12 +98,12 @@ TEST_F(Repairing, AsksAgainWhenThatIsDueOrARequestHasCome) {
     world_.clock.advance(1ms);
     EXPECT_EQ(advance(), "ready ");
     EXPECT_EQ(advance(), "");
-    peer_->early_request = std::make_unique<ConnectBody>();
+    peer_->connection.early_request = std::make_unique<ConnectBody>();
     EXPECT_EQ(advance(), "ready ");
 }
 
 TEST_F(Repairing, WorkUnderWayIsAwaitedForAQuarterOfTheFailureTimeout) {
-    peer_->stripes = 1;
+    peer_->transfers.stripes = 1;
     repairs_.begin(*peer_);
     EXPECT_EQ(advance(), "begins ");
     EXPECT_EQ(repairs_.deadline(), world_.clock.now() + 250ms);
@@ -114,38 +114,38 @@ TEST_F(Repairing, WorkUnderWayIsAwaitedForAQuarterOfTheFailureTimeout) {
 }
 
 TEST_F(Repairing, AConnectionThatIsComingUpIsRepairedOnceItIsOpen) {
-    peer_->state = ConnectState::requested;
+    peer_->session.state = ConnectState::requested;
     repairs_.begin(*peer_);
     EXPECT_EQ(advance(), "");
-    peer_->state = ConnectState::open;
+    peer_->session.state = ConnectState::open;
     EXPECT_EQ(advance(), "begins quiet ready ");
 }
 
 TEST_F(Repairing, WithoutAConnectionThereIsNothingToRepair) {
     for (const ConnectState state : {ConnectState::idle, ConnectState::failed}) {
-        peer_->state = state;
+        peer_->session.state = state;
         repairs_.begin(*peer_);
         EXPECT_FALSE(repairs_.active());
     }
 }
 
 TEST_F(Repairing, ImprovesAConnectionThatLacksAUsablePath) {
-    peer_->repairable = true;
+    peer_->session.repairable = true;
     repairs_.improve(*peer_);
     EXPECT_FALSE(repairs_.active()); // it has all paths
-    peer_->subchannels[1].qp.reset();
+    peer_->lanes.subchannels[1].qp.reset();
     events_.usable = false;
     repairs_.improve(*peer_);
     EXPECT_FALSE(repairs_.active());
     events_.usable = true;
-    peer_->state = ConnectState::closing;
+    peer_->session.state = ConnectState::closing;
     repairs_.improve(*peer_);
     EXPECT_FALSE(repairs_.active());
-    EXPECT_TRUE(peer_->repair.improve); // later
-    peer_->state = ConnectState::open;
-    peer_->stripes = 1;
+    EXPECT_TRUE(peer_->interruption.repair.improve); // later
+    peer_->session.state = ConnectState::open;
+    peer_->transfers.stripes = 1;
     repairs_.improve(*peer_);
-    EXPECT_TRUE(peer_->repair.gentle);
+    EXPECT_TRUE(peer_->interruption.repair.gentle);
     EXPECT_EQ(advance(), "begins ");
     EXPECT_TRUE(pair_of(*peer_, 0).states.empty()); // work under way goes on
     world_.clock.advance(1s);
@@ -167,7 +167,7 @@ TEST_F(Repairing, APeerThatMayLiveIsWaitedFor) {
     advance();
     EXPECT_EQ(events_.partitions, 0u);
     alive_ = false;
-    peer_->repair.ask_at = Nanoseconds{0};
+    peer_->interruption.repair.ask_at = Nanoseconds{0};
     EXPECT_EQ(advance(), ""); // it is given up
     EXPECT_EQ(events_.partitions, 1u);
 }
@@ -176,8 +176,8 @@ TEST_F(Repairing, APathIsInUseUntilItsQueuePairIsGone) {
     EXPECT_FALSE(repairs_.uses_failed_path(*peer_));
     events_.usable = false;
     EXPECT_TRUE(repairs_.uses_failed_path(*peer_));
-    peer_->subchannels[0].qp.reset();
-    peer_->subchannels[1].qp.reset();
+    peer_->lanes.subchannels[0].qp.reset();
+    peer_->lanes.subchannels[1].qp.reset();
     EXPECT_FALSE(repairs_.uses_failed_path(*peer_));
 }
 

@@ -41,7 +41,7 @@ TEST(Breakage, APeerThatBreaksWhileBlocksAreAnnouncedEndsTheSendOnce) {
     Cores world(2, options);
     Peer* peer = world.peer(0, 1);
     exchange(world, 10000, 2); // connects
-    ASSERT_NE(peer->ring_out, nullptr);
+    ASSERT_NE(peer->out.ring, nullptr);
     ASSERT_TRUE(world.receive(1, 0, 1, contiguous(got), receive).ok());
     ASSERT_TRUE(world.send(0, 1, 1, sent.data(), send).ok());
     for (int i = 0; i < 20; ++i) {
@@ -49,7 +49,7 @@ TEST(Breakage, APeerThatBreaksWhileBlocksAreAnnouncedEndsTheSendOnce) {
     }
     QpAttributes attributes;
     attributes.state = QpState::error;
-    ASSERT_TRUE(peer->subchannels[0].qp->modify(attributes, kQpState).ok());
+    ASSERT_TRUE(peer->lanes.subchannels[0].qp->modify(attributes, kQpState).ok());
     for (int i = 0; i < 200; ++i) {
         world.progress(0);
     }
@@ -65,7 +65,7 @@ TEST(Breakage, WhatAFailedPeerHasSentIsNotTaken) {
         if (ring) {
             exchange(world, 100, 40); // connects
         }
-        ASSERT_EQ(world.peer(0, 1)->ring_out != nullptr, ring);
+        ASSERT_EQ(world.peer(0, 1)->out.ring != nullptr, ring);
         std::vector<std::byte> sent = pattern(100, 1);
         std::vector<std::byte> got(100);
         TestRequest send;
@@ -132,16 +132,16 @@ TEST(Breakage, APeerThatBreaksAfterAPutEndsTheSendOnce) {
     MessageHeader header;
     header.type = MessageType::clear_to_send;
     header.length = sizeof(ClearBody);
-    header.sequence = peer->next_receive;
+    header.sequence = peer->in.next_receive;
     ClearBody clear{};
     clear.send_id = std::uint64_t{2} << 32;
     clear.wanted = 8;
-    clear.address = peer->credit_address; // memory that may be written
+    clear.address = peer->in.credit_address; // memory that may be written
     clear.key_count = 1;
-    clear.keys[0] = peer->subchannels[0].remote_memory_key;
+    clear.keys[0] = peer->lanes.subchannels[0].remote_memory_key;
     world.core(0).protocol().on_message(*peer, header, reinterpret_cast<std::byte*>(&clear));
     ASSERT_EQ(world.counters(0).bad_packets, 0u);
-    peer->datagram.handle.reset(); // later sends fail
+    peer->contact.datagram.handle.reset(); // later sends fail
     for (int i = 0; i < 200; ++i) {
         world.progress(0);
     }
@@ -241,7 +241,7 @@ TEST(Breakage, ARequestThatOvertakesTheAnswerToADisconnectWaitsForIt) {
     Peer* peer = world.peer(0, 1);
     const auto arrive = [&](MessageHeader header, auto&& body) {
         header.length = sizeof body;
-        header.sequence = peer->next_receive;
+        header.sequence = peer->in.next_receive;
         const auto* bytes = reinterpret_cast<const std::byte*>(&body);
         if (is_sequenced(header.type)) {
             world.core(0).protocol().on_message(*peer, header, bytes);
@@ -263,14 +263,14 @@ TEST(Breakage, ARequestThatOvertakesTheAnswerToADisconnectWaitsForIt) {
 
     world.core(0).protocol().release_peer(*peer);
     arrive(disconnect, IdBody{1});
-    ASSERT_TRUE(peer->disconnect_sent && peer->disconnect_received);
+    ASSERT_TRUE(peer->session.disconnect_sent && peer->ending.disconnect_received);
     arrive(request, asked);
-    EXPECT_EQ(peer->state, ConnectState::idle) << "it belongs to what follows";
-    arrive(answer, IdBody{peer->disconnect_number});
+    EXPECT_EQ(peer->session.state, ConnectState::idle) << "it belongs to what follows";
+    arrive(answer, IdBody{peer->ending.disconnect_number});
     world.progress(0);
     world.progress(0);
-    EXPECT_FALSE(peer->disconnect_sent);
-    EXPECT_EQ(peer->state, ConnectState::answered);
+    EXPECT_FALSE(peer->session.disconnect_sent);
+    EXPECT_EQ(peer->session.state, ConnectState::answered);
     EXPECT_EQ(world.counters(0).bad_packets, 0u);
 }
 
@@ -290,7 +290,7 @@ TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     Peer* at0 = world.peer(0, 1);
     Peer* at1 = world.peer(1, 0);
     world.core(0).protocol().release_peer(*at0);
-    ASSERT_TRUE(world.run([&] { return at0->disconnect_acked; }));
+    ASSERT_TRUE(world.run([&] { return at0->ending.disconnect_acked; }));
     world.core(1).protocol().release_peer(*at1); // its disconnect lies in 0's queue
     for (TestRequest& request : flood) {
         ASSERT_TRUE(world.send(2, 1, 5, contiguous(filler), request).ok());
@@ -305,8 +305,8 @@ TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     for (int i = 0; i < 5000; ++i) {
         world.progress();
     }
-    EXPECT_FALSE(at1->disconnect_sent) << "it still waits for the answer";
-    EXPECT_NE(at0->state, ConnectState::failed);
+    EXPECT_FALSE(at1->session.disconnect_sent) << "it still waits for the answer";
+    EXPECT_NE(at0->session.state, ConnectState::failed);
     ASSERT_TRUE(world.send(1, 0, 1, contiguous(small), send).ok());
     ASSERT_TRUE(world.receive(0, 1, 1, contiguous(got), receive).ok());
     EXPECT_TRUE(world.run({&send, &receive}));
@@ -355,7 +355,7 @@ TEST(Breakage, CreditIsReturnedBeforeADisconnectIsHeard) {
         }));
         Peer* at0 = world.peer(0, 1);
         Peer* at1 = world.peer(1, 0);
-        ASSERT_NE(at0->ring_out, nullptr);
+        ASSERT_NE(at0->out.ring, nullptr);
         std::size_t next = 0;
         for (std::size_t left = lines; left > 0;) {
             const std::size_t part = std::min<std::size_t>(left, 16);
@@ -363,11 +363,11 @@ TEST(Breakage, CreditIsReturnedBeforeADisconnectIsHeard) {
             ASSERT_TRUE(world.send(0, 1, 1, contiguous(data.back()), sends[next++]).ok());
             left -= part;
         }
-        if (at0->has_pending()) {
+        if (at0->out.has_pending()) {
             continue; // more than fits
         }
         world.core(0).protocol().release_peer(*at0);
-        if (at0->has_pending()) {
+        if (at0->out.has_pending()) {
             continue;
         }
         for (int i = 0; i < 100; ++i) {
@@ -458,7 +458,7 @@ TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsReported) {
     };
     Cores world(2, options);
     exchange(world, 8, 3); // connects
-    ASSERT_NE(world.peer(0, 1)->ring_out, nullptr);
+    ASSERT_NE(world.peer(0, 1)->out.ring, nullptr);
     plan.faults.push_back(
         {.fault = fault::Fault::request_fails, .status = WorkStatus::response_timeout});
     std::vector<std::byte> sent = pattern(8, 1);
@@ -497,7 +497,7 @@ TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
                 Cores world(2, options);
                 exchange(world, 100, 20);
                 Peer* peer = world.peer(0, 1);
-                ASSERT_EQ(peer->state, ConnectState::open);
+                ASSERT_EQ(peer->session.state, ConnectState::open);
                 if (waits == Waits::receive) {
                     bool complete = false;
                     ASSERT_TRUE(
@@ -544,7 +544,7 @@ TEST(Breakage, OperationsThatWereQueuedFailTogether) {
     Cores world(2, options);
     exchange(world, 100, 1); // over the shared queue
     Peer* peer = world.peer(0, 1);
-    ASSERT_EQ(peer->state, ConnectState::idle);
+    ASSERT_EQ(peer->session.state, ConnectState::idle);
     const Window window(world, 1, there.data(), there.size());
     Protocol& protocol = world.core(0).protocol();
     protocol.release_peer(*peer);
@@ -556,7 +556,7 @@ TEST(Breakage, OperationsThatWereQueuedFailTogether) {
     }
     plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .reason = Reason::bad_argument});
     protocol.keep_peer(*peer);
-    EXPECT_EQ(peer->state, ConnectState::failed);
+    EXPECT_EQ(peer->session.state, ConnectState::failed);
     world.progress(0);
     for (const TestRequest& put : puts) {
         EXPECT_TRUE(put.done);
@@ -580,14 +580,14 @@ TEST(Breakage, AMessageThatCannotBeRepeatedFailsThePeer) {
     Cores world(2, options);
     exchange(world, 8, 3); // connects
     Peer* peer = world.peer(0, 1);
-    ASSERT_NE(peer->ring_out, nullptr);
-    ASSERT_TRUE(peer->repairable);
+    ASSERT_NE(peer->out.ring, nullptr);
+    ASSERT_TRUE(peer->session.repairable);
     plan.faults.push_back(
         {.fault = fault::Fault::request_fails, .status = WorkStatus::response_timeout});
     std::vector<std::byte> sent = pattern(50'000, 1);
     TestRequest send;
     ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send, true).ok());
-    ASSERT_EQ(peer->pending.front(), nullptr);
+    ASSERT_EQ(peer->out.pending.front(), nullptr);
     plan.faults.push_back({.fault = fault::Fault::register_fails, .rate = 1});
     for (int pass = 0; pass < 20'000 && !send.done; ++pass) {
         world.progress();
@@ -596,7 +596,7 @@ TEST(Breakage, AMessageThatCannotBeRepeatedFailsThePeer) {
     EXPECT_EQ(log.count(fault::Fault::request_fails), 1u);
     ASSERT_TRUE(send.done);
     EXPECT_EQ(send.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
-    EXPECT_EQ(peer->state, ConnectState::failed);
+    EXPECT_EQ(peer->session.state, ConnectState::failed);
 }
 
 // The sender packs for a receiver that unpacks; each end has parameters of its own.

@@ -18,8 +18,9 @@ protected:
     }
     std::vector<Peer*> report() {
         heard_.clear();
-        broken_.report(
-            [this](std::uint64_t name) { return name == known_->name ? known_.get() : nullptr; });
+        broken_.report([this](std::uint64_t name) {
+            return name == known_->contact.name ? known_.get() : nullptr;
+        });
         return heard_;
     }
 

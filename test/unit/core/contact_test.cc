@@ -144,7 +144,7 @@ TEST_F(Contact, WhatNeedsAnAnswerWaitsForIt) {
         EXPECT_EQ(other, word);
         EXPECT_EQ(world.messages(1).size(), 1u);
         exchange(world, 100, 40); // connects
-        EXPECT_EQ(world.peer(1, 0)->state, ConnectState::open);
+        EXPECT_EQ(world.peer(1, 0)->session.state, ConnectState::open);
     }
 }
 

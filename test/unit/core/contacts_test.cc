@@ -50,7 +50,7 @@ protected:
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
     void on_peer_failed(Peer& peer, const std::string& why) override {
-        peer.state = ConnectState::failed;
+        peer.session.state = ConnectState::failed;
         failures_.push_back(why);
     }
     void report_peer_failure(Peer&) override { ++reports_; }
@@ -78,7 +78,7 @@ protected:
 TEST_F(Unreached, PausesDoubleUpToAQuarterOfASecond) {
     set_obstacle(kLacking);
     contacts_->add(peer_, kLacking);
-    EXPECT_TRUE(peer_.datagram.coming);
+    EXPECT_TRUE(peer_.contact.datagram.coming);
     const std::vector<Nanoseconds> first{1ms, 3ms, 7ms, 15ms, 31ms, 63ms, 127ms, 255ms, 511ms};
     EXPECT_EQ(tries_until(600ms), first);
     EXPECT_EQ(tries_until(1100ms), (std::vector<Nanoseconds>{767ms, 1023ms}));
@@ -95,17 +95,17 @@ TEST_F(Unreached, APeerThatNothingWaitsForIsNeitherReportedNorGivenUp) {
 TEST_F(Unreached, OnceItIsReachedItsEarlyRequestIsHandedOn) {
     set_obstacle(kLacking);
     contacts_->add(peer_, kLacking);
-    peer_.early_request = std::make_unique<ConnectBody>();
-    peer_.early_request->connection = 17;
+    peer_.connection.early_request = std::make_unique<ConnectBody>();
+    peer_.connection.early_request->connection = 17;
     tries_until(10ms);
     EXPECT_TRUE(early_.empty());
     set_obstacle(kOk);
     tries_until(20ms);
     ASSERT_EQ(early_.size(), 1u);
     EXPECT_EQ(early_[0].connection, 17u);
-    EXPECT_EQ(peer_.early_request, nullptr);
-    EXPECT_NE(peer_.datagram.handle, nullptr);
-    EXPECT_FALSE(peer_.datagram.coming);
+    EXPECT_EQ(peer_.connection.early_request, nullptr);
+    EXPECT_NE(peer_.contact.datagram.handle, nullptr);
+    EXPECT_FALSE(peer_.contact.datagram.coming);
     EXPECT_EQ(contacts_->deadline(), Nanoseconds::max());
 }
 
@@ -113,7 +113,7 @@ TEST_F(Unreached, AfterASecondOfWaitingOneNoticeAndAfterPatienceTheEnd) {
     set_obstacle(kLacking);
     contacts_->add(peer_, kLacking);
     tries_until(100s);
-    peer_.users = 1; // from now on it counts
+    peer_.transfers.users = 1; // from now on it counts
     tries_until(100s + 700ms);
     EXPECT_TRUE(notices_.empty());
     tries_until(119s);
@@ -128,7 +128,7 @@ TEST_F(Unreached, AfterASecondOfWaitingOneNoticeAndAfterPatienceTheEnd) {
     EXPECT_EQ(reports_, 1u);
     EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_memory});
     EXPECT_TRUE(contacts_->empty());
-    EXPECT_FALSE(peer_.datagram.coming);
+    EXPECT_FALSE(peer_.contact.datagram.coming);
 }
 
 TEST_F(Unreached, ARefusalOfTheSystemIsFinal) {
@@ -153,13 +153,13 @@ TEST_F(Unreached, APeerThatHasEndedOrFailedIsLetGo) {
     EXPECT_TRUE(contacts_->empty());
     set_obstacle(kLacking);
     contacts_->add(peer_, kLacking);
-    peer_.life.ended = true;
+    peer_.health.life.ended = true;
     tries_until(10ms);
     EXPECT_TRUE(contacts_->empty());
     EXPECT_TRUE(failures_.empty()) << "nothing waits for it";
-    peer_.life.ended = false;
+    peer_.health.life.ended = false;
     contacts_->add(peer_, kLacking);
-    peer_.state = ConnectState::failed;
+    peer_.session.state = ConnectState::failed;
     tries_until(20ms);
     EXPECT_TRUE(contacts_->empty());
 }
@@ -167,8 +167,8 @@ TEST_F(Unreached, APeerThatHasEndedOrFailedIsLetGo) {
 TEST_F(Unreached, AnEndedPeerThatIsWaitedForFails) {
     set_obstacle(kLacking);
     contacts_->add(peer_, kLacking);
-    peer_.users = 1;
-    peer_.life.ended = true;
+    peer_.transfers.users = 1;
+    peer_.health.life.ended = true;
     tries_until(10ms);
     EXPECT_TRUE(contacts_->empty());
     EXPECT_EQ(failures_.size(), 1u);

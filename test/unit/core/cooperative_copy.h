@@ -23,7 +23,7 @@ inline constexpr std::size_t kSizes[] = {65'535,    65'536,   65'537,         20
 // Makes a copy by both ends together look fastest for every pattern and size, so that it is tried
 // first from now on.
 inline void ask_first(Peer& peer) {
-    for (CooperativeCopyChoices::Sizes& sizes : peer.cooperative_copy_choices->patterns) {
+    for (CooperativeCopyChoices::Sizes& sizes : peer.transfers.cooperative_copy_choices->patterns) {
         sizes.assign(CooperativeCopyChoices::kSizes, WayChoice(3));
         for (WayChoice& choice : sizes) {
             for (int i = 0; i < 5; ++i) {

@@ -32,9 +32,9 @@ protected:
         };
         world = std::make_unique<Cores>(2, options);
         exchange(*world, 100'000, 3);
-        ASSERT_EQ(peer().state, ConnectState::open);
-        ASSERT_NE(peer().ring_out, nullptr);
-        ASSERT_NE(peer().cooperative_copy_choices, nullptr);
+        ASSERT_EQ(peer().session.state, ConnectState::open);
+        ASSERT_NE(peer().out.ring, nullptr);
+        ASSERT_NE(peer().transfers.cooperative_copy_choices, nullptr);
     }
     ~CooperativeCopyRefused() override { world.reset(); } // before the buffers
 
@@ -42,7 +42,7 @@ protected:
     Counters& counters() { return world->counters(kWants); }
     // The word in which the node that wants data offers the copy to the other node.
     std::atomic_ref<std::uint64_t> word() {
-        return std::atomic_ref<std::uint64_t>(peer().ring_layout().answer().shared);
+        return std::atomic_ref<std::uint64_t>(peer().in.ring_layout().answer().shared);
     }
     SharedWork work() { return SharedWork::of(word().load()); }
     // Takes `units` units from the back; returns the first of them.
@@ -172,7 +172,7 @@ TEST_F(CooperativeCopyRefused, ATargetThatEndsInTheMiddleIsNotWaitedFor) {
     }
     ASSERT_TRUE(receive.done);
     EXPECT_NE(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-    EXPECT_EQ(peer().state, ConnectState::failed);
+    EXPECT_EQ(peer().session.state, ConnectState::failed);
 }
 
 // The slot lies where the peer writes, and the peer may leave nonsense there: the data is
@@ -236,7 +236,7 @@ TEST_F(CooperativeCopyRefused, ALateLookAtAnOfferDoesNotTakeThatOfTheNext) {
 TEST_F(CooperativeCopyRefused, NumbersComeAgain) {
     for (const std::uint64_t offers :
          {SharedWork::kNumbers - 3, 5 * SharedWork::kNumbers - 3, ~std::uint64_t{0} - 3}) {
-        peer().offers = offers;
+        peer().transfers.offers = offers;
         for (std::size_t i = 0; i < 6; ++i) {
             ASSERT_NO_FATAL_FAILURE(announce(i));
             const std::uint64_t before = work().number;
@@ -431,7 +431,7 @@ TEST_F(ForgedCooperativeCopy, WhatIsNotMappedHarmsNobody) {
     void* const hole =
         mmap(nullptr, kLength, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE(hole, MAP_FAILED);
-    const MemoryRegion& ring = *peer().ring_memory;
+    const MemoryRegion& ring = *peer().in.ring_memory;
     ASSERT_GE(ring.length(), kLength);
     for (const Opcode opcode : {Opcode::write, Opcode::read}) {
         CooperativeCopyBody body = good(opcode);
@@ -445,7 +445,7 @@ TEST_F(ForgedCooperativeCopy, WhatIsNotMappedHarmsNobody) {
         body = good(opcode);
         body.their_key = whole_key(kHas);
         body.theirs = reinterpret_cast<std::uintptr_t>(hole);
-        body.our_key = peer().ring_registration.remote_key(0);
+        body.our_key = peer().in.ring_registration.remote_key(0);
         body.ours = reinterpret_cast<std::uintptr_t>(ring.address());
         expect_refused(body);
     }

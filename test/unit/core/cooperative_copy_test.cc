@@ -42,7 +42,8 @@ TEST(CooperativeCopy, BothEndsCopyAMessage) {
     for (std::size_t round = 0;
          counters.copies_cooperative < 20 && std::chrono::steady_clock::now() < end; ++round) {
         carry(world, true, round);
-        if (round % 10 == 0 && world.peer(kWants, kHas)->cooperative_copy_choices != nullptr) {
+        if (round % 10 == 0 &&
+            world.peer(kWants, kHas)->transfers.cooperative_copy_choices != nullptr) {
             ask_first(*world.peer(kWants, kHas));
         }
     }
@@ -98,7 +99,7 @@ TEST(CooperativeCopy, WhoCopiesInTheOtherDirectionIsNotAsked) {
     };
     EXPECT_GT(offers(), 0u);
     EXPECT_EQ(counters.copies_crossed, 0u);
-    std::uint64_t& mark = world.peer(kHas, kWants)->ring_layout().answer().shared;
+    std::uint64_t& mark = world.peer(kHas, kWants)->in.ring_layout().answer().shared;
     mark = SharedWork{.front = 1}.word();
     EXPECT_EQ(offers(), 0u);
     EXPECT_GT(counters.copies_crossed, 0u);
@@ -111,7 +112,7 @@ TEST(CooperativeCopy, WhoCopiesAloneIsNotMarkedAnyMoreBehindIt) {
     Cores world(2);
     exchange(world, 100, 3);
     carry(world, false, 0);
-    const std::uint64_t word = world.peer(kWants, kHas)->ring_layout().answer().shared;
+    const std::uint64_t word = world.peer(kWants, kHas)->in.ring_layout().answer().shared;
     EXPECT_NE(word, 0u);
     EXPECT_TRUE(SharedWork::of(word).closed);
 }

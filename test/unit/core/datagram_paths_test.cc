@@ -28,14 +28,14 @@ protected:
     void open() {
         std::size_t pair = 9;
         ASSERT_TRUE(paths_->open(peer_, pair).ok());
-        ASSERT_EQ(pair, peer_.datagram.pair);
+        ASSERT_EQ(pair, peer_.contact.datagram.pair);
     }
     // The last datagram came over that pair.
     void hear_over(std::size_t pair) {
-        const PeerRoute::Pair& rails = peer_.route.pairs[pair];
-        peer_.datagram.heard_rail = rails.remote;
-        peer_.datagram.heard_port = static_cast<std::uint8_t>(rails.local);
-        peer_.datagram.heard = 1s;
+        const PeerRoute::Pair& rails = peer_.contact.route.pairs[pair];
+        peer_.contact.datagram.heard_rail = rails.remote;
+        peer_.contact.datagram.heard_port = static_cast<std::uint8_t>(rails.local);
+        peer_.contact.datagram.heard = 1s;
     }
 
     void on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
@@ -44,7 +44,7 @@ protected:
     }
     void on_path_line(const std::string&) override {}
     void on_peer_failed(Peer& peer, const std::string& why) override {
-        peer.state = ConnectState::failed;
+        peer.session.state = ConnectState::failed;
         why_ = why;
     }
 
@@ -58,27 +58,27 @@ protected:
 
 TEST_F(DatagramPathsTest, TheFirstPathThatWorksIsTaken) {
     open();
-    EXPECT_EQ(peer_.datagram.pair, 0);
-    EXPECT_NE(peer_.datagram.handle, nullptr);
+    EXPECT_EQ(peer_.contact.datagram.pair, 0);
+    EXPECT_NE(peer_.contact.datagram.handle, nullptr);
 }
 
 TEST_F(DatagramPathsTest, APathThatHasFailedIsTriedLast) {
     repository_->report_failure(peer_, 0, "test");
     open();
-    EXPECT_EQ(peer_.datagram.pair, 1);
+    EXPECT_EQ(peer_.contact.datagram.pair, 1);
 }
 
 TEST_F(DatagramPathsTest, ARailWithoutHandlesIsPassedOver) {
     world_.first.obstacle = Status::error(Reason::no_memory);
     open();
-    EXPECT_EQ(peer_.datagram.pair, 1);
+    EXPECT_EQ(peer_.contact.datagram.pair, 1);
     world_.second.obstacle = Status::error(Reason::no_permission);
     std::size_t pair = 0;
     EXPECT_FALSE(paths_->open(peer_, pair).ok());
 }
 
 TEST_F(DatagramPathsTest, AnEndedProcessIsNotReachedOverAnyPath) {
-    peer_.life.ended = true;
+    peer_.health.life.ended = true;
     std::size_t pair = 0;
     EXPECT_EQ(paths_->open(peer_, pair), Status::error(Reason::peer_gone));
     EXPECT_EQ(world_.first.tries + world_.second.tries, 0u);
@@ -88,14 +88,14 @@ TEST_F(DatagramPathsTest, AfterAFailureTheNextPathThatIsUpIsTaken) {
     open();
     paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
     EXPECT_EQ(repository_->state(peer_, 0), PathState::failed);
-    EXPECT_EQ(peer_.datagram.pair, 1);
+    EXPECT_EQ(peer_.contact.datagram.pair, 1);
 }
 
 TEST_F(DatagramPathsTest, ThePathOverWhichThePeerWasHeardIsPreferred) {
     open();
     hear_over(3);
     paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
-    EXPECT_EQ(peer_.datagram.pair, 3);
+    EXPECT_EQ(peer_.contact.datagram.pair, 3);
 }
 
 TEST_F(DatagramPathsTest, ASuspectPathIsTakenOnlyIfNoneIsUp) {
@@ -103,28 +103,28 @@ TEST_F(DatagramPathsTest, ASuspectPathIsTakenOnlyIfNoneIsUp) {
     repository_->report_suspect(peer_, 1, "test");
     paths_->on_failure(peer_, Failure::unanswered, WorkStatus::success);
     EXPECT_EQ(repository_->state(peer_, 0), PathState::suspect) << "silence is no failure";
-    EXPECT_EQ(peer_.datagram.pair, 2);
+    EXPECT_EQ(peer_.contact.datagram.pair, 2);
     repository_->report_failure(peer_, 3, "test");
     paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
-    EXPECT_EQ(peer_.datagram.pair, 0) << "the next suspect one";
+    EXPECT_EQ(peer_.contact.datagram.pair, 0) << "the next suspect one";
 }
 
 TEST_F(DatagramPathsTest, TheyReturnToAnEarlierPathThatIsUpAgain) {
     open();
     paths_->on_failure(peer_, Failure::failed, WorkStatus::retry_exceeded);
-    ASSERT_EQ(peer_.datagram.pair, 1);
+    ASSERT_EQ(peer_.contact.datagram.pair, 1);
     repository_->report_success(peer_, 0);
-    EXPECT_EQ(peer_.datagram.pair, 0);
+    EXPECT_EQ(peer_.contact.datagram.pair, 0);
     repository_->report_failure(peer_, 1, "test");
     repository_->report_success(peer_, 1);
-    EXPECT_EQ(peer_.datagram.pair, 0) << "not to a later one";
+    EXPECT_EQ(peer_.contact.datagram.pair, 0) << "not to a later one";
 }
 
 TEST_F(DatagramPathsTest, WithoutAPathForTooLongThePeerIsLost) {
     open();
     repository_->report_failure(peer_, 1, "test");
     paths_->on_failure(peer_, Failure::given_up, WorkStatus::retry_exceeded);
-    EXPECT_EQ(peer_.state, ConnectState::failed);
+    EXPECT_EQ(peer_.session.state, ConnectState::failed);
     EXPECT_EQ(why_.find("no path to it has worked for 10 s ("), 0u) << why_;
     EXPECT_NE(why_.find("here/m1:1 -> there/x1:1: test"), std::string::npos) << why_;
 }

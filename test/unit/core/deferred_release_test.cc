@@ -18,7 +18,7 @@ protected:
     ~DeferredRelease() override { assume_ring_habits(nullptr); }
 
     static bool defers(Cores& world, std::size_t at, std::size_t from) {
-        return world.peer(at, from)->ring_in->has_deferred();
+        return world.peer(at, from)->in.ring->has_deferred();
     }
     // Sends a message from 0 to 1 and back; each end's passes stop when its message has come.
     static void exchange_once(Cores& world, std::size_t bytes, std::uint64_t seed) {
@@ -85,7 +85,7 @@ TEST_F(DeferredRelease, LeavesRoomForALongMessage) {
         }
         world.progress(1); // node 1 is done with the last exchange
         ASSERT_NO_FATAL_FAILURE(exchange_once(world, 4000, 1));
-        const Bytes half = world.peer(0, 1)->ring_capacity;
+        const Bytes half = world.peer(0, 1)->out.ring_capacity;
         std::vector<std::byte> sent = pattern(std::min<Bytes>(half, 4000), 7);
         for (Bytes left = half; left >= sent.size(); left -= sent.size()) {
             TestRequest send;
@@ -116,7 +116,7 @@ TEST_F(DeferredRelease, NothingIsWhenAConnectionCloses) {
             }
             ASSERT_TRUE(receive.done);
         };
-        while (world.peer(2, 1)->state != ConnectState::open) {
+        while (world.peer(2, 1)->session.state != ConnectState::open) {
             ASSERT_NO_FATAL_FAILURE(busy_pass());
         }
         for (int times = 0; times < 3; ++times) {
@@ -125,8 +125,8 @@ TEST_F(DeferredRelease, NothingIsWhenAConnectionCloses) {
             }
             EXPECT_TRUE(defers(world, 1, 0) || rounds == 1) << rounds;
             const auto closed = [&] {
-                return world.peer(0, 1)->state == ConnectState::idle &&
-                       world.peer(1, 0)->state == ConnectState::idle;
+                return world.peer(0, 1)->session.state == ConnectState::idle &&
+                       world.peer(1, 0)->session.state == ConnectState::idle;
             };
             world.core(0).selection().demote(*world.peer(0, 1));
             for (int pass = 0; pass < 10'000 && !closed(); ++pass) {
@@ -136,8 +136,8 @@ TEST_F(DeferredRelease, NothingIsWhenAConnectionCloses) {
             ASSERT_TRUE(closed());
             world.core(0).selection().promote(*world.peer(0, 1));
             ASSERT_TRUE(world.run([&] {
-                return world.peer(0, 1)->state == ConnectState::open &&
-                       world.peer(1, 0)->state == ConnectState::open;
+                return world.peer(0, 1)->session.state == ConnectState::open &&
+                       world.peer(1, 0)->session.state == ConnectState::open;
             }));
         }
         ASSERT_NO_FATAL_FAILURE(exchange_once(world, 1000, 5));

@@ -113,13 +113,14 @@ TEST_P(FabricsRendezvous, EveryMessageArrivesByTheFabricOfItsPair) {
                 continue;
             }
             const Peer& peer = *at.world->peer(from, to);
-            EXPECT_EQ(peer.route.fabric, TwoFabrics::fabric(from, to)) << from << " to " << to;
-            EXPECT_EQ(peer.state, ConnectState::open);
+            EXPECT_EQ(peer.contact.route.fabric, TwoFabrics::fabric(from, to))
+                << from << " to " << to;
+            EXPECT_EQ(peer.session.state, ConnectState::open);
             const std::uint32_t first = TwoFabrics::near(from, to) ? 0 : 2;
-            ASSERT_EQ(peer.subchannels.size(), 2u);
+            ASSERT_EQ(peer.lanes.subchannels.size(), 2u);
             for (std::uint32_t i = 0; i < 2; ++i) {
-                EXPECT_EQ(peer.subchannels[i].local_rail, first + i);
-                EXPECT_EQ(peer.subchannels[i].remote_rail, first + i);
+                EXPECT_EQ(peer.lanes.subchannels[i].local_rail, first + i);
+                EXPECT_EQ(peer.lanes.subchannels[i].remote_rail, first + i);
             }
         }
         EXPECT_EQ(at.world->counters(from).bad_packets, 0u);
@@ -178,8 +179,8 @@ TEST(Fabrics, WhoCannotOpenTheOthersMemoryTakesTheNextFabric) {
             ASSERT_TRUE(at.world->send(from, to, 1, contiguous(message.sent), message.send).ok());
             ASSERT_TRUE(at.run({&message.send, &message.receive}));
             EXPECT_EQ(message.got, message.sent);
-            EXPECT_EQ(at.world->peer(from, to)->route.fabric, at.fabric(from, to));
-            EXPECT_EQ(at.world->peer(to, from)->route.fabric, at.fabric(from, to));
+            EXPECT_EQ(at.world->peer(from, to)->contact.route.fabric, at.fabric(from, to));
+            EXPECT_EQ(at.world->peer(to, from)->contact.route.fabric, at.fabric(from, to));
         }
     }
     for (std::size_t node = 0; node < 4; ++node) {
@@ -285,7 +286,7 @@ TEST_P(OneFabricsRail, GoesDownAndTheOthersPeersGoOn) {
     at.plans[0].faults.push_back(down);
     ASSERT_TRUE(at.world->run([&] {
         at.world->clock.advance(Nanoseconds{1000});
-        return at.world->peer(0, 2)->state == ConnectState::failed;
+        return at.world->peer(0, 2)->session.state == ConnectState::failed;
     }));
     const char* const what = GetParam() == Fault::rail_down ? "went down" : "device failed";
     EXPECT_TRUE(at.world->run([&] {
@@ -297,7 +298,7 @@ TEST_P(OneFabricsRail, GoesDownAndTheOthersPeersGoOn) {
     EXPECT_TRUE(at.run({&waits.send})) << "it does not wait for who cannot be reached";
     Message lost(100, 1);
     EXPECT_FALSE(at.world->send(0, 2, 1, contiguous(lost.sent), lost.send).ok());
-    EXPECT_NE(at.world->peer(0, 1)->state, ConnectState::failed);
+    EXPECT_NE(at.world->peer(0, 1)->session.state, ConnectState::failed);
     Message message(100000, 3);
     ASSERT_TRUE(at.world->receive(1, 0, 1, contiguous(message.got), message.receive).ok());
     ASSERT_TRUE(at.world->send(0, 1, 1, contiguous(message.sent), message.send).ok());
@@ -331,7 +332,7 @@ TEST(Fabrics, ThereIsRoomForSomeRailsOfEach) {
         ASSERT_TRUE(at.world->send(0, to, 1, contiguous(message.sent), message.send).ok());
         ASSERT_TRUE(at.run({&message.send, &message.receive}));
         EXPECT_EQ(message.got, message.sent);
-        EXPECT_EQ(at.world->peer(0, to)->subchannels.size(), to == 1 ? kMaxRails - 1 : 1u);
+        EXPECT_EQ(at.world->peer(0, to)->lanes.subchannels.size(), to == 1 ? kMaxRails - 1 : 1u);
     }
 }
 
@@ -527,10 +528,10 @@ TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
             ASSERT_TRUE(core.peers().get_loopback_for_atomics(target).ok());
         } else {
             ASSERT_TRUE(core.peers().get_for_atomics(*at.world->peer(from, 0), target).ok());
-            EXPECT_EQ(core.peers().find_amo_peer(target->name) != nullptr,
+            EXPECT_EQ(core.peers().find_amo_peer(target->contact.name) != nullptr,
                       TwoFabrics::near(from, 0));
         }
-        EXPECT_EQ(target->route.fabric, 1u);
+        EXPECT_EQ(target->contact.route.fabric, 1u);
         const opal_common_adaptib_one_sided_t operation{OPAL_COMMON_ADAPTIB_FETCH_ADD,
                                                         &old[i],
                                                         nullptr,
@@ -556,7 +557,7 @@ TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
     ASSERT_TRUE(at.world->receive(0, 1, 1, contiguous(message.got), message.receive).ok());
     ASSERT_TRUE(at.world->send(1, 0, 1, contiguous(message.sent), message.send).ok());
     ASSERT_TRUE(at.run({&message.send, &message.receive}));
-    EXPECT_EQ(at.world->peer(1, 0)->route.fabric, 0u);
+    EXPECT_EQ(at.world->peer(1, 0)->contact.route.fabric, 0u);
     EXPECT_EQ(message.got, message.sent);
     for (std::size_t node = 0; node < TwoFabrics::kNodes; ++node) {
         EXPECT_EQ(at.world->counters(node).bad_packets, 0u);

@@ -31,7 +31,7 @@ protected:
         before_ = mappings();
         exchange(*world_, 100, 40);
         peer_ = world_->peer(0, 1);
-        EXPECT_EQ(peer_->state, ConnectState::open);
+        EXPECT_EQ(peer_->session.state, ConnectState::open);
         EXPECT_EQ(mappings(), before_ + 2) << "each maps the other's";
         return *world_;
     }
@@ -54,10 +54,10 @@ protected:
         EXPECT_TRUE(world_->messages(0).empty());
     }
     void expect_that_nothing_is_left() {
-        EXPECT_EQ(peer_->state, ConnectState::idle);
+        EXPECT_EQ(peer_->session.state, ConnectState::idle);
         EXPECT_EQ(world_->counters(0).rings_open, 0u) << "its place in ring_max is free";
         EXPECT_EQ(world_->counters(0).queue_pairs, 0u);
-        EXPECT_EQ(peer_->ring_memory, nullptr);
+        EXPECT_EQ(peer_->in.ring_memory, nullptr);
         EXPECT_EQ(mappings(), before_ - 1) << "node 0's own segment alone";
     }
 
@@ -73,7 +73,7 @@ TEST_P(Leaving, WhoHasSentDisconnectAndGoneLeavesNothing) {
     for (int pass = 0; pass < 1000; ++pass) {
         world.progress();
     }
-    EXPECT_TRUE(peer_->disconnect_received);
+    EXPECT_TRUE(peer_->ending.disconnect_received);
     world.end(1);
     pass_time(20 * kMillisecond);
     expect_that_nothing_is_left();

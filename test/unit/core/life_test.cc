@@ -138,8 +138,8 @@ TEST(Life, AConnectionWaitsForSecondsBeforeItIsBroken) {
     Cores world(2, options);
     exchange(world, 8, 1);
     for (std::size_t node = 0; node < 2; ++node) {
-        ASSERT_EQ(world.peer(node, 1 - node)->state, ConnectState::open);
-        const QpAttributes a = world.peer(node, 1 - node)->subchannels[0].qp->query();
+        ASSERT_EQ(world.peer(node, 1 - node)->session.state, ConnectState::open);
+        const QpAttributes a = world.peer(node, 1 - node)->lanes.subchannels[0].qp->query();
         ASSERT_GT(a.timeout, 0);     // 0: forever
         ASSERT_LT(a.retry_count, 7); // 7: forever on soft-RoCE
         const Nanoseconds patience{(std::int64_t{4096} << a.timeout) * (a.retry_count + 1)};
@@ -157,14 +157,14 @@ TEST(Life, CrossingConnectionRequestsBecomeOneConnection) {
     ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), requests[0]).ok());
     ASSERT_TRUE(world.send(1, 0, 1, contiguous(sent), requests[1]).ok());
     ASSERT_TRUE(world.run([&] {
-        return world.peer(0, 1)->state == ConnectState::open &&
-               world.peer(1, 0)->state == ConnectState::open;
+        return world.peer(0, 1)->session.state == ConnectState::open &&
+               world.peer(1, 0)->session.state == ConnectState::open;
     }));
     EXPECT_EQ(world.counters(0).connections_open, 1u);
     EXPECT_EQ(world.counters(1).connections_open, 1u);
     EXPECT_EQ(world.counters(0).connections_crossed + world.counters(1).connections_crossed, 2u);
-    EXPECT_NE(world.peer(0, 1)->ring_out, nullptr);
-    EXPECT_NE(world.peer(1, 0)->ring_out, nullptr);
+    EXPECT_NE(world.peer(0, 1)->out.ring, nullptr);
+    EXPECT_NE(world.peer(1, 0)->out.ring, nullptr);
 }
 
 TEST(Life, ManyPeersOfWhichFewAreHot) {

@@ -24,12 +24,12 @@ TEST(MessageSources, EachMessageCountsOnceAndSilentPeersAreLeftOut) {
     Peer& talks = peers.add(rails.peer(kJob + 1));
     peers.add(rails.peer(kJob + 2));
     MessageSources sources(peers, Nanoseconds{0});
-    talks.next_receive = 41;
+    talks.in.next_receive = 41;
     sources.note(Nanoseconds{1});
     EXPECT_EQ(table_of(sources), "0\t1\t41\n");
     sources.note(Nanoseconds{2});
     EXPECT_EQ(table_of(sources), "0\t1\t41\n") << "nothing new";
-    talks.next_receive += 2;
+    talks.in.next_receive += 2;
     sources.note(Nanoseconds{3});
     EXPECT_EQ(table_of(sources), "0\t1\t43\n");
 }

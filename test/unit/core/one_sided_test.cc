@@ -463,12 +463,12 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
     EXPECT_TRUE(world.run([&] { return world.counters(1).bad_packets == 2; })) << "unheard";
     world.end(1);
     // Messages sent before that is known are lost; afterwards nothing is sent any more.
-    for (int pass = 0; pass < 100000 && peer->datagram.handle != nullptr; ++pass) {
+    for (int pass = 0; pass < 100000 && peer->contact.datagram.handle != nullptr; ++pass) {
         static_cast<void>(at_once(8, 8));
         world.progress(0);
         world.clock.advance(Nanoseconds{100000});
     }
-    EXPECT_EQ(peer->state, ConnectState::idle) << "it has left";
+    EXPECT_EQ(peer->session.state, ConnectState::idle) << "it has left";
     EXPECT_FALSE(at_once(8, 0));
     Protocol& protocol = world.core(0).protocol();
     const Envelope envelope{0, 0, 1};

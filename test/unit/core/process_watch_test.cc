@@ -56,8 +56,8 @@ TEST_F(WatchedPeer, AProcessThatRunsMayBeSilentForAnyTime) {
         EXPECT_TRUE(watch_->may_live(peer_, begin_));
         EXPECT_EQ(watch_->standing_of(peer_, begin_), Standing::absent);
     }
-    EXPECT_EQ(peer_.life.alive, world_.clock.now());
-    EXPECT_EQ(peer_.life.evidence, Evidence::process);
+    EXPECT_EQ(peer_.health.life.alive, world_.clock.now());
+    EXPECT_EQ(peer_.health.life.evidence, Evidence::process);
 }
 
 TEST_F(WatchedPeer, AProcessBehindARailThatIsDownGivesNoEvidence) {
@@ -70,7 +70,7 @@ TEST_F(WatchedPeer, AProcessBehindARailThatIsDownGivesNoEvidence) {
 }
 
 TEST_F(WatchedPeer, AnEndedProcessIsGivenUpElsewhere) {
-    peer_.life.ended = true;
+    peer_.health.life.ended = true;
     world_.clock.advance(60s);
     EXPECT_TRUE(watch_->may_live(peer_, begin_));
     EXPECT_EQ(watch_->standing_of(peer_, begin_), Standing::absent);
@@ -80,7 +80,7 @@ TEST_F(WatchedPeerElsewhere, SilenceCountsFromTheLastEvidence) {
     world_.first.known = Reach::good; // nothing that such a rail could know
     world_.clock.advance(9s);
     EXPECT_EQ(watch_->standing_of(peer_, begin_), Standing::doubtful);
-    Liveness::note(peer_.life, Evidence::responder, world_.clock.now());
+    Liveness::note(peer_.health.life, Evidence::responder, world_.clock.now());
     world_.clock.advance(9s);
     EXPECT_TRUE(watch_->may_live(peer_, begin_));
     EXPECT_EQ(watch_->standing_of(peer_, begin_), Standing::doubtful);
@@ -91,7 +91,7 @@ TEST_F(WatchedPeerElsewhere, SilenceCountsFromTheLastEvidence) {
 
 TEST_F(WatchedPeerElsewhere, OnlyARailWithAResponderIsAsked) {
     EXPECT_FALSE(watch_->has_responder(peer_, 0));
-    peer_.address.rails[1].responder_qp = 3;
+    peer_.contact.address.rails[1].responder_qp = 3;
     EXPECT_FALSE(watch_->has_responder(peer_, 0));
     EXPECT_TRUE(watch_->has_responder(peer_, 1));
     EXPECT_TRUE(watch_->send_question(peer_, 1, LifeBody{}));
@@ -101,17 +101,17 @@ TEST_F(WatchedPeerElsewhere, OnlyARailWithAResponderIsAsked) {
 
 TEST_F(WatchedPeer, WorkThatOnlyThePeerCanContinueAwaitsIt) {
     EXPECT_FALSE(watch_->is_awaited(peer_));
-    peer_.users = 1;
+    peer_.transfers.users = 1;
     EXPECT_TRUE(watch_->is_awaited(peer_));
-    peer_.users = 0;
-    peer_.one_sided = 1;
+    peer_.transfers.users = 0;
+    peer_.transfers.one_sided = 1;
     EXPECT_TRUE(watch_->is_awaited(peer_));
-    peer_.one_sided = 0;
-    peer_.state = ConnectState::requested;
+    peer_.transfers.one_sided = 0;
+    peer_.session.state = ConnectState::requested;
     EXPECT_TRUE(watch_->is_awaited(peer_));
-    peer_.state = ConnectState::open;
+    peer_.session.state = ConnectState::open;
     EXPECT_FALSE(watch_->is_awaited(peer_));
-    peer_.repair.active = true;
+    peer_.interruption.repair.active = true;
     EXPECT_TRUE(watch_->is_awaited(peer_));
 }
 

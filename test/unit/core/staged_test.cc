@@ -194,7 +194,7 @@ protected:
     // Receives the message, while `sender` runs in a thread of its own as soon as there is an
     // offer.
     void receive_while(const std::function<void(AnswerSlot&, std::uint64_t number)>& sender) {
-        AnswerSlot& slot = world.peer(kWants, kHas)->ring_layout().answer();
+        AnswerSlot& slot = world.peer(kWants, kHas)->in.ring_layout().answer();
         std::thread other([&] {
             const auto end = std::chrono::steady_clock::now() + kPatience;
             SharedWork work{.closed = true};
@@ -249,7 +249,7 @@ protected:
     // `send_id`. Sets `taken` to the number of units that the sender has taken.
     void offer(std::uint64_t send_id, const std::byte* theirs, std::size_t bytes) {
         Peer& peer = *world.peer(kHas, kWants);
-        AnswerSlot& slot = world.peer(kWants, kHas)->ring_layout().answer();
+        AnswerSlot& slot = world.peer(kWants, kHas)->in.ring_layout().answer();
         slot.moved_word().store(0);
         slot.shared_word().store(SharedWork{.number = 7}.word());
         CooperativeCopyBody body{};
@@ -264,7 +264,7 @@ protected:
         MessageHeader header;
         header.type = MessageType::cooperative_copy;
         header.length = sizeof body;
-        header.sequence = peer.next_receive;
+        header.sequence = peer.in.next_receive;
         world.core(kHas).protocol().on_message(peer, header, reinterpret_cast<std::byte*>(&body));
         taken = SharedWork::of(slot.shared_word().load()).back;
         slot.shared_word().store(SharedWork{.closed = true}.word());

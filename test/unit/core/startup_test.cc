@@ -26,7 +26,7 @@ protected:
         for (int pass = 0; startup_->goes_on() && pass < 1000; ++pass) {
             startup_->connect_some();
             for (const auto& [rank, peer] : peers_) {
-                peer->state = ConnectState::open;
+                peer->session.state = ConnectState::open;
             }
         }
         return asked_;
@@ -43,7 +43,7 @@ protected:
         }
         auto& peer = peers_[rank];
         peer = rails_.peer(name);
-        peer->state = has_room_ ? ConnectState::requested : ConnectState::idle;
+        peer->session.state = has_room_ ? ConnectState::requested : ConnectState::idle;
         asked = peer.get();
         return true;
     }
@@ -91,7 +91,7 @@ TEST_F(StartupTest, TheNextIsAskedOnceOneHasAnswered) {
     EXPECT_FALSE(startup_->is_due());
     startup_->connect_some();
     EXPECT_EQ(asked_.size(), Startup::kAskedAtOnce) << "no answer, no further request";
-    peers_[9]->state = ConnectState::open;
+    peers_[9]->session.state = ConnectState::open;
     EXPECT_TRUE(startup_->is_due());
     startup_->connect_some();
     EXPECT_EQ(asked_.size(), Startup::kAskedAtOnce + 1);

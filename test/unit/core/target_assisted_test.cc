@@ -30,10 +30,10 @@ void prefer(Peer& peer, Way way) {
             choice.note(AssistChoices::kAssisted, Nanoseconds{1000});
         }
     };
-    for (WayChoice& choice : peer.assist_choices->transfers) {
+    for (WayChoice& choice : peer.transfers.assist_choices->transfers) {
         teach(choice);
     }
-    teach(peer.assist_choices->atomics);
+    teach(peer.transfers.assist_choices->atomics);
 }
 
 void connect(Cores& world, std::size_t from, const Window& window) {
@@ -248,7 +248,7 @@ TEST(TargetAssisted, NobodyIsWhereItIsSwitchedOff) {
     alignas(8) std::uint64_t word = 0;
     const Window window(world, kTarget, &word, sizeof word);
     connect(world, 0, window);
-    EXPECT_EQ(world.peer(0, kTarget)->assist_choices, nullptr);
+    EXPECT_EQ(world.peer(0, kTarget)->transfers.assist_choices, nullptr);
     std::uint64_t value = 9;
     for (int i = 0; i < 20; ++i) {
         EXPECT_TRUE(

@@ -100,7 +100,7 @@ TEST_P(UnpinnedBuffers, CarryLongMessagesThatBothEndsCopy) {
     for (int round = 0; round < 10; ++round) {
         for (std::size_t to : {std::size_t{0}, std::size_t{1}}) {
             if (Peer* const peer = world->peer(to, 1 - to);
-                peer->cooperative_copy_choices != nullptr) {
+                peer->transfers.cooperative_copy_choices != nullptr) {
                 ask_first(*peer);
             }
         }

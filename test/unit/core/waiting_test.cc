@@ -140,9 +140,9 @@ public:
         EXPECT_EQ(world->core(0).protocol().one_sided_outstanding(), 0u);
         EXPECT_FALSE(world->core(0).protocol().has_work());
         for (std::size_t to = 1; to < memory_.size(); ++to) {
-            EXPECT_EQ(peer(to)->users, 0u);
-            EXPECT_EQ(peer(to)->stripes, 0u);
-            EXPECT_TRUE(peer(to)->posted.empty());
+            EXPECT_EQ(peer(to)->transfers.users, 0u);
+            EXPECT_EQ(peer(to)->transfers.stripes, 0u);
+            EXPECT_TRUE(peer(to)->transfers.posted.empty());
         }
     }
     Peer* peer(std::size_t to) { return world->peer(0, to); }
@@ -367,7 +367,7 @@ TEST(BoundOfAll, IsSharedByPeers) {
 // Events while operations wait
 
 void kill_queue_pair(Peer& peer, std::size_t which) {
-    Subchannel& subchannel = peer.subchannels[which % peer.subchannels.size()];
+    Subchannel& subchannel = peer.lanes.subchannels[which % peer.lanes.subchannels.size()];
     if (subchannel.qp != nullptr) {
         QpAttributes attributes;
         attributes.state = QpState::error;
@@ -379,7 +379,7 @@ TEST_P(Waiting, SurvivesRepairs) {
     for (const int passes : {0, 1, 3, 10}) {
         Epoch epoch(GetParam());
         ASSERT_NO_FATAL_FAILURE(epoch.connect(1));
-        if (!epoch.peer(1)->repairable) {
+        if (!epoch.peer(1)->session.repairable) {
             GTEST_SKIP() << "with one rail nothing is repaired";
         }
         for (std::size_t round = 0; round < 4; ++round) {

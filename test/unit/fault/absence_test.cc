@@ -66,13 +66,15 @@ TEST_F(Absence, WhoHasNotAcknowledgedIsAskedAgain) {
     progress_alone(10);
     world->clock.advance(seconds{100});
     progress_alone(300);
-    EXPECT_NE(peer(0).state, ConnectState::failed) << peer(0).failure;
+    EXPECT_NE(peer(0).session.state, ConnectState::failed) << peer(0).ending.failure;
     expect_arrival();
 }
 
 TEST_F(Absence, WhatTheAdapterHasSentIsLookedAtFirst) {
     start(1000);
-    run([this] { return !peer(0).datagram.link->busy() && !peer(1).datagram.link->busy(); });
+    run([this] {
+        return !peer(0).contact.datagram.link->busy() && !peer(1).contact.datagram.link->busy();
+    });
     send(8);
     world->clock.advance(seconds{2});
     world->core(0).run_timers();
@@ -83,24 +85,24 @@ TEST_F(Absence, WhatTheAdapterHasSentIsLookedAtFirst) {
 
 TEST_F(Absence, ARepairGoesOn) {
     start(0);
-    ASSERT_TRUE(run([this] { return peer(0).state == ConnectState::open; }));
+    ASSERT_TRUE(run([this] { return peer(0).session.state == ConnectState::open; }));
     QpAttributes attributes;
     attributes.state = QpState::error;
-    ASSERT_TRUE(peer(0).subchannels[0].qp->modify(attributes, kQpState).ok());
+    ASSERT_TRUE(peer(0).lanes.subchannels[0].qp->modify(attributes, kQpState).ok());
     send(200);
-    for (int pass = 0; pass < 1000 && !peer(0).repair.active; ++pass) {
+    for (int pass = 0; pass < 1000 && !peer(0).interruption.repair.active; ++pass) {
         progress_alone(1);
     }
-    ASSERT_TRUE(peer(0).repair.active);
+    ASSERT_TRUE(peer(0).interruption.repair.active);
     world->clock.advance(seconds{100});
     progress_alone(300);
-    EXPECT_NE(peer(0).state, ConnectState::failed) << peer(0).failure;
+    EXPECT_NE(peer(0).session.state, ConnectState::failed) << peer(0).ending.failure;
     expect_arrival();
 }
 
 TEST_F(Absence, PathsThatAreBackAreAsked) {
     start(0);
-    ASSERT_TRUE(run([this] { return peer(0).state == ConnectState::open; }));
+    ASSERT_TRUE(run([this] { return peer(0).session.state == ConnectState::open; }));
     const Nanoseconds now = world->clock.now();
     for (std::uint32_t rail = 0; rail < 2; ++rail) {
         plans[0].faults.push_back({.fault = Fault::rail_down, .from = now, .rail = rail});
@@ -108,11 +110,11 @@ TEST_F(Absence, PathsThatAreBackAreAsked) {
             {.fault = Fault::rail_up, .from = now + seconds{50}, .rail = rail});
     }
     progress_alone(2000);
-    ASSERT_TRUE(peer(0).paths != nullptr && peer(0).paths->without);
+    ASSERT_TRUE(peer(0).health.paths != nullptr && peer(0).health.paths->without);
     send(200);
     world->clock.advance(seconds{100});
     progress_alone(300);
-    EXPECT_NE(peer(0).state, ConnectState::failed) << peer(0).failure;
+    EXPECT_NE(peer(0).session.state, ConnectState::failed) << peer(0).ending.failure;
     expect_arrival();
 }
 

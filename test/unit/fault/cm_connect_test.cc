@@ -65,7 +65,8 @@ public:
     Peer& peer(std::size_t node) { return *cores->peer(node, 1 - node); }
     bool open() {
         return cores->peer(0, 1) != nullptr && cores->peer(1, 0) != nullptr &&
-               peer(0).state == ConnectState::open && peer(1).state == ConnectState::open;
+               peer(0).session.state == ConnectState::open &&
+               peer(1).session.state == ConnectState::open;
     }
     bool arrived(std::size_t node) {
         return messages[node].send.done && messages[node].receive.done &&
@@ -75,7 +76,7 @@ public:
     bool lives(std::array<bool, kRails> paths) {
         for (std::size_t node : {0u, 1u}) {
             for (std::size_t i = 0; i < kRails; ++i) {
-                if ((peer(node).subchannels[i].qp != nullptr) != paths[i]) {
+                if ((peer(node).lanes.subchannels[i].qp != nullptr) != paths[i]) {
                     return false;
                 }
             }
@@ -154,7 +155,7 @@ TEST(CmConnects, APathThatIsNotConnectedIsDoneWithoutAndTakenBack) {
         EXPECT_FALSE(world.run(kSecond, [&] { return world.open(); })) << "both are waited for";
         EXPECT_TRUE(world.run(2 * kSecond, [&] { return world.open() && world.arrived(0); }));
         EXPECT_TRUE(world.lives({rail != 0, rail != 1}));
-        EXPECT_EQ(world.peer(1).state, ConnectState::open);
+        EXPECT_EQ(world.peer(1).session.state, ConnectState::open);
         world.ask(1); // the other direction, after its sender has dropped the path, too
         EXPECT_TRUE(world.run(kSecond, [&] { return world.arrived(1); }));
         EXPECT_TRUE(world.run(40 * kSecond, [&] {
@@ -172,19 +173,19 @@ TEST(CmConnects, WhoNeverConnectsIsTriedForLongAndThenLost) {
     world.ask(0);
     world.run(9 * kSecond);
     EXPECT_EQ(world.reported(0) + world.reported(1), "");
-    ASSERT_TRUE(world.peer(0).connecting() && world.peer(1).connecting());
-    const std::size_t asker = world.peer(0).state == ConnectState::requested ? 0 : 1;
+    ASSERT_TRUE(world.peer(0).session.connecting() && world.peer(1).session.connecting());
+    const std::size_t asker = world.peer(0).session.state == ConnectState::requested ? 0 : 1;
     world.run(2 * kSecond);
     const std::string late = world.reported(asker);
     EXPECT_NE(late.find("has not come up for 10 s"), std::string::npos) << late;
     EXPECT_NE(late.find("for 20 s in all"), std::string::npos) << late;
-    EXPECT_EQ(world.peer(asker).state, ConnectState::requested);
+    EXPECT_EQ(world.peer(asker).session.state, ConnectState::requested);
     EXPECT_TRUE(world.run(10 * kSecond, [&] {
         return world.messages[0].send.done && world.messages[0].receive.done;
     }));
     EXPECT_NE(world.messages[0].receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-    EXPECT_EQ(world.peer(0).state, ConnectState::failed);
-    EXPECT_EQ(world.peer(1).state, ConnectState::failed) << "both sides know";
+    EXPECT_EQ(world.peer(0).session.state, ConnectState::failed);
+    EXPECT_EQ(world.peer(1).session.state, ConnectState::failed) << "both sides know";
     EXPECT_NE(world.reported(asker).find("for 20 s no connection could be made"), std::string::npos)
         << world.reported(asker);
     EXPECT_NE(world.reported(1 - asker).find("the other side has given the connection up"),
@@ -200,11 +201,11 @@ TEST(CmConnects, WhoIsAskedGivesUpAsWell) {
     world.start();
     world.ask(0);
     world.run(kSecond);
-    const std::size_t asked = world.peer(0).state == ConnectState::answered ? 0 : 1;
-    ASSERT_EQ(world.peer(asked).state, ConnectState::answered);
+    const std::size_t asked = world.peer(0).session.state == ConnectState::answered ? 0 : 1;
+    ASSERT_EQ(world.peer(asked).session.state, ConnectState::answered);
     world.plans[1 - asked].faults.push_back({.fault = Fault::death, .from = Nanoseconds{1}});
-    EXPECT_TRUE(
-        world.run(25 * kSecond, [&] { return world.peer(asked).state == ConnectState::failed; }));
+    EXPECT_TRUE(world.run(25 * kSecond,
+                          [&] { return world.peer(asked).session.state == ConnectState::failed; }));
     EXPECT_NE(world.reported(asked).find("has not confirmed the connection"), std::string::npos)
         << world.reported(asked);
 }
@@ -235,14 +236,14 @@ TEST(CmConnects, ARepairThatConnectsNobodyBeginsAnew) {
     ASSERT_TRUE(world.run(kSecond, [&] { return world.open() && world.arrived(0); }));
     const Nanoseconds now = world.cores->clock.now();
     world.plan({.fault = Fault::cm_connect_fails, .rate = 1, .until = now + 25 * kSecond});
-    const std::uint32_t before = world.peer(0).connection;
+    const std::uint32_t before = world.peer(0).connection.number;
     QpAttributes error;
     error.state = QpState::error;
-    ASSERT_TRUE(world.peer(0).subchannels[0].qp->modify(error, kQpState).ok());
+    ASSERT_TRUE(world.peer(0).lanes.subchannels[0].qp->modify(error, kQpState).ok());
     world.ask(1);
     EXPECT_FALSE(world.run(20 * kSecond, [&] { return world.open() && world.arrived(1); }));
     EXPECT_TRUE(world.run(30 * kSecond, [&] { return world.open() && world.arrived(1); }));
-    EXPECT_GT(world.peer(0).connection, before + 1) << "more than one attempt";
+    EXPECT_GT(world.peer(0).connection.number, before + 1) << "more than one attempt";
     EXPECT_EQ(world.cores->counters(0).bad_packets + world.cores->counters(1).bad_packets, 0u);
 }
 
@@ -264,8 +265,8 @@ TEST_P(QueuePairThatCannotBeConnected, TheConnectionDoesWithout) {
         world.ask(1);
         EXPECT_TRUE(world.run(kSecond, [&] { return world.arrived(1); }));
         EXPECT_EQ(world.logs[node].count(Fault::modify_fails), 1u);
-        EXPECT_EQ(world.peer(0).live_subchannels(), kRails - 1);
-        EXPECT_EQ(world.peer(1).live_subchannels(), kRails - 1);
+        EXPECT_EQ(world.peer(0).lanes.live_subchannels(), kRails - 1);
+        EXPECT_EQ(world.peer(1).lanes.live_subchannels(), kRails - 1);
         EXPECT_TRUE(world.run(40 * kSecond, [&] {
             return world.open() && world.lives({true, true});
         })) << "it is tried again";
@@ -282,7 +283,7 @@ TEST(QueuePairsThatCannotBeConnected, WithoutAnyThePeerIsLost) {
     world.ask(1);
     EXPECT_TRUE(world.run(kSecond, [&] { return world.messages[1].send.done; }));
     EXPECT_NE(world.messages[1].send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-    EXPECT_EQ(world.peer(1).state, ConnectState::failed);
+    EXPECT_EQ(world.peer(1).session.state, ConnectState::failed);
 }
 
 } // namespace

@@ -136,7 +136,7 @@ public:
         });
     }
     bool lost(std::size_t node) {
-        return world->peer(node, 1 - node)->state == ConnectState::failed;
+        return world->peer(node, 1 - node)->session.state == ConnectState::failed;
     }
     // Expects that all messages arrive, and that no core has anything to report.
     void expect_all_arrived() {

@@ -47,14 +47,16 @@ TEST(DatagramPaths, WhatComesOverAnotherOneDoesNotSpeakForIt) {
         }
         world.progress();
         world.clock.advance(Nanoseconds{50'000});
-        for (std::size_t pair = 0; peer.paths != nullptr && pair < peer.route.total; ++pair) {
-            if (peer.route.pairs[pair].local != 1) {
+        for (std::size_t pair = 0; peer.health.paths != nullptr && pair < peer.contact.route.total;
+             ++pair) {
+            if (peer.contact.route.pairs[pair].local != 1) {
                 continue;
             }
-            if (peer.paths->records[pair].state != PathState::up) {
+            if (peer.health.paths->records[pair].state != PathState::up) {
                 doubted.insert(pair);
             }
-            ASSERT_TRUE(peer.paths->records[pair].state != PathState::up || !doubted.contains(pair))
+            ASSERT_TRUE(peer.health.paths->records[pair].state != PathState::up ||
+                        !doubted.contains(pair))
                 << "turn " << turn << " pair " << pair;
         }
     }

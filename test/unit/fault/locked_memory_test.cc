@@ -168,12 +168,12 @@ TEST_P(LockedMemoryLimits, PutAndGetMoveEveryByte) {
             void* local = kind == OPAL_COMMON_ADAPTIB_PUT ? sent.data() : got.data();
             TestRequest request;
             ASSERT_TRUE(start(world, operation(kind, local, window, offset, size), request).ok());
-            EXPECT_EQ(peer->one_sided, protocol.one_sided_outstanding());
+            EXPECT_EQ(peer->transfers.one_sided, protocol.one_sided_outstanding());
             ASSERT_TRUE(world.run({&request}));
             EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
             EXPECT_EQ(request.user.bytes, size);
             EXPECT_EQ(protocol.one_sided_outstanding(), 0u);
-            EXPECT_EQ(peer->one_sided, 0u);
+            EXPECT_EQ(peer->transfers.one_sided, 0u);
         }
         EXPECT_TRUE(memory == expected);
         EXPECT_TRUE(got == sent);

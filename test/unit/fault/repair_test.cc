@@ -108,7 +108,8 @@ public:
             });
         }));
         for (std::size_t node = 0; node < 2; ++node) {
-            EXPECT_NE(peer(node)->state, ConnectState::failed) << peer(node)->failure;
+            EXPECT_NE(peer(node)->session.state, ConnectState::failed)
+                << peer(node)->ending.failure;
             EXPECT_EQ(world->counters(node).bad_packets, 0u);
         }
         for (const Message& message : messages) {
@@ -118,7 +119,8 @@ public:
         }
     }
     bool open() {
-        return peer(0)->state == ConnectState::open && peer(1)->state == ConnectState::open;
+        return peer(0)->session.state == ConnectState::open &&
+               peer(1)->session.state == ConnectState::open;
     }
     Peer* peer(std::size_t node) { return world->peer(node, 1 - node); }
     std::uint64_t repairs() { return world->counters(0).repairs + world->counters(1).repairs; }
@@ -131,7 +133,7 @@ public:
 };
 
 void kill_queue_pair(Peer& peer, std::size_t which) {
-    Subchannel& subchannel = peer.subchannels[which % peer.subchannels.size()];
+    Subchannel& subchannel = peer.lanes.subchannels[which % peer.lanes.subchannels.size()];
     if (subchannel.qp != nullptr) {
         QpAttributes attributes;
         attributes.state = QpState::error;
@@ -147,12 +149,12 @@ TEST_P(Repairs, AnIdleConnectionIsMadeAnew) {
     Traffic traffic(GetParam());
     traffic.post_some(10);
     traffic.expect_all_arrived();
-    const std::uint32_t before = traffic.peer(0)->connection;
+    const std::uint32_t before = traffic.peer(0)->connection.number;
     kill_queue_pair(*traffic.peer(0), 0);
     traffic.post_some(20);
     traffic.expect_all_arrived();
     EXPECT_TRUE(traffic.run([&] { return traffic.open(); }));
-    EXPECT_NE(traffic.peer(0)->connection, before);
+    EXPECT_NE(traffic.peer(0)->connection.number, before);
     EXPECT_GE(traffic.world->counters(0).repairs, 1u);
     EXPECT_GE(traffic.world->counters(1).repairs, 1u);
 }
@@ -184,7 +186,7 @@ TEST_P(Repairs, ManyFailures) {
             const std::size_t node = traffic.random.below(2);
             for (std::size_t end = 0; end < 1 + traffic.random.below(2); ++end) {
                 Peer& peer = *traffic.peer(end == 0 ? node : 1 - node);
-                if (peer.state == ConnectState::open) {
+                if (peer.session.state == ConnectState::open) {
                     kill_queue_pair(peer, traffic.random.below(4));
                 }
             }
@@ -243,9 +245,9 @@ TEST(RingsThatCannotBeMade, NobodyWaits) {
         for (int i = 0; i < 8; ++i) {
             traffic.post(0, 9000, false, false);
         }
-        EXPECT_TRUE(
-            traffic.run([&] { return traffic.peer(0)->state == ConnectState::failed; }, 40000));
-        EXPECT_FALSE(traffic.peer(0)->has_pending());
+        EXPECT_TRUE(traffic.run(
+            [&] { return traffic.peer(0)->session.state == ConnectState::failed; }, 40000));
+        EXPECT_FALSE(traffic.peer(0)->out.has_pending());
         EXPECT_EQ(traffic.repairs(), 2u);
     }
 }
@@ -268,8 +270,8 @@ TEST(PathsThatCannotBeMade, TheOthersAreUsed) {
         traffic.post_some(20);
         traffic.expect_all_arrived();
         EXPECT_TRUE(traffic.run([&] { return traffic.open(); }));
-        EXPECT_EQ(traffic.peer(0)->live_subchannels(), 1u);
-        EXPECT_EQ(traffic.peer(1)->live_subchannels(), 1u);
+        EXPECT_EQ(traffic.peer(0)->lanes.live_subchannels(), 1u);
+        EXPECT_EQ(traffic.peer(1)->lanes.live_subchannels(), 1u);
     }
 }
 
@@ -284,8 +286,8 @@ TEST(PathsThatCannotBeMade, WithoutAnyTheAskerHearsOfIt) {
         traffic.post(0, 200, false, false); // the receiver needs no connection for it
         EXPECT_TRUE(traffic.run(
             [&] {
-                return traffic.peer(0)->state == ConnectState::failed &&
-                       traffic.peer(1)->state == ConnectState::failed;
+                return traffic.peer(0)->session.state == ConnectState::failed &&
+                       traffic.peer(1)->session.state == ConnectState::failed;
             },
             40000));
     }
@@ -301,7 +303,7 @@ TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
             traffic.post_some(20);
             ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));
             const auto rails = static_cast<std::size_t>(shape.rails);
-            ASSERT_EQ(traffic.peer(0)->live_subchannels(), rails);
+            ASSERT_EQ(traffic.peer(0)->lanes.live_subchannels(), rails);
             const auto rail = static_cast<std::uint32_t>(1 + traffic.random.below(rails - 1));
             const Nanoseconds now = traffic.world->clock.now();
             for (std::size_t node = 0; node < (seed % 2 == 0 ? 2u : 1u); ++node) {
@@ -315,14 +317,14 @@ TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
             for (int round = 0; round < 60; ++round) {
                 traffic.go_on();
                 if (round == 20) {
-                    EXPECT_EQ(traffic.peer(0)->live_subchannels(), rails - 1);
+                    EXPECT_EQ(traffic.peer(0)->lanes.live_subchannels(), rails - 1);
                 }
             }
             traffic.expect_all_arrived();
             EXPECT_GE(traffic.repairs(), 2u);
             EXPECT_TRUE(traffic.run([&] {
-                return traffic.open() && traffic.peer(0)->live_subchannels() == rails &&
-                       traffic.peer(1)->live_subchannels() == rails;
+                return traffic.open() && traffic.peer(0)->lanes.live_subchannels() == rails &&
+                       traffic.peer(1)->lanes.live_subchannels() == rails;
             }));
         }
     }
@@ -344,7 +346,7 @@ TEST(RailsThatComeAndGo, ADeviceThatFailsIsLeft) {
             }
             traffic.expect_all_arrived();
             EXPECT_GE(traffic.repairs(), 1u);
-            EXPECT_EQ(traffic.peer(0)->live_subchannels(),
+            EXPECT_EQ(traffic.peer(0)->lanes.live_subchannels(),
                       static_cast<std::size_t>(shape.rails) - 1);
         }
     }

@@ -59,7 +59,7 @@ protected:
                                [](const TestRequest* request) { return request->done; });
         }));
     }
-    const Scheduler& learnt() { return *world_->peer(1, 0)->scheduler; }
+    const Scheduler& learnt() { return *world_->peer(1, 0)->lanes.scheduler; }
 
     fault::FaultPlan plan_;
     fault::FaultLog log_;

@@ -25,13 +25,13 @@ protected:
     void begin(Nanoseconds single) {
         CopyCosts costs;
         costs.single.fill(single);
-        peer.copy_choice = std::make_unique<CopyChoice>(costs, kStart, kMost);
-        peer.stream_choices = std::make_unique<StreamChoices>();
-        peer.eager_limit = kStart;
+        peer.flow.copy_choice = std::make_unique<CopyChoice>(costs, kStart, kMost);
+        peer.flow.stream_choices = std::make_unique<StreamChoices>();
+        peer.flow.eager_limit = kStart;
     }
     // Writes until the ring begins anew: only then copies are timed.
     void fill_ring() {
-        while (!peer.ring_out->lapped()) {
+        while (!peer.out.ring->lapped()) {
             ASSERT_NE(peer.reserve_in_ring(1000), nullptr);
             MessageHeader header;
             header.type = MessageType::eager;
@@ -40,7 +40,7 @@ protected:
             ends.look_at_ring();
         }
     }
-    void answer() { ++peer.next_receive; }
+    void answer() { ++peer.in.next_receive; }
     bool send(Bytes bytes) {
         return tuning.send(peer, bytes, [this] { return has_room; });
     }
@@ -75,7 +75,7 @@ TEST_F(Tuning, CheapCopiesRaiseTheLimit) {
         answer();
     }
     EXPECT_GE(counters.copies_timed, 7u);
-    EXPECT_EQ(peer.eager_limit, kMost);
+    EXPECT_EQ(peer.flow.eager_limit, kMost);
     EXPECT_EQ(counters.eager_limit_bytes, kMost);
     EXPECT_EQ(tuning.active_eager(), kMost);
     EXPECT_TRUE(send(kMost));
@@ -87,7 +87,7 @@ TEST_F(Tuning, DearCopiesLeaveItWhereItIs) {
         through += send(kLong) ? 1 : 0;
         answer();
     }
-    EXPECT_EQ(peer.eager_limit, kStart);
+    EXPECT_EQ(peer.flow.eager_limit, kStart);
     EXPECT_GT(through, 0) << "some are tried";
     EXPECT_LT(through, 20);
     EXPECT_EQ(counters.copies_timed, static_cast<std::uint64_t>(through));
@@ -110,7 +110,7 @@ TEST_F(Tuning, AThirdMessageIsAStream) {
     answer();
     EXPECT_FALSE(send(kLong)) << "it is over";
     EXPECT_FALSE(send(kLong));
-    ++peer.finishes; // as a FIN is, which says only that a message was fetched
+    ++peer.flow.finishes; // as a FIN is, which says only that a message was fetched
     answer();
     EXPECT_TRUE(send(kLong));
 }
@@ -129,7 +129,7 @@ TEST_F(Tuning, StreamsGoTheWayThatIsFaster) {
     EXPECT_GE(counters.streams_timed, 8u);
     begin(Nanoseconds{-1});
     EXPECT_LE(last_of(four, three), 2);
-    EXPECT_EQ(peer.eager_limit, kStart) << "latency is another matter";
+    EXPECT_EQ(peer.flow.eager_limit, kStart) << "latency is another matter";
 }
 
 TEST_F(Tuning, ADeclinedActiveMessageIsTriedNowAndThen) {
@@ -146,7 +146,7 @@ TEST_F(Tuning, ADeclinedActiveMessageIsTriedNowAndThen) {
     EXPECT_EQ(tuning.active_eager(), kStart);
     tuning.on_active_declined(peer, kMost + 1);
     tuning.on_active_declined(peer, kStart);
-    EXPECT_EQ(peer.stream.sent, 1u) << "neither can go both ways";
+    EXPECT_EQ(peer.flow.stream.sent, 1u) << "neither can go both ways";
 }
 
 TEST_F(Tuning, AStreamRaisesTheActiveLimitUntilItIsOver) {

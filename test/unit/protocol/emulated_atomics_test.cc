@@ -117,7 +117,7 @@ TEST_F(Atomics, TheTargetExecutesAndAnswers) {
     EXPECT_FALSE(start());
     EXPECT_EQ(initiator.atomics.under_way(), 1u);
     EXPECT_EQ(initiator.epochs.under_way(), 1u);
-    EXPECT_EQ(peer().one_sided, 1u);
+    EXPECT_EQ(peer().transfers.one_sided, 1u);
     std::size_t peers = 0;
     initiator.atomics.for_each_peer([&](const Peer& each) { peers += &each == &peer() ? 1 : 0; });
     EXPECT_EQ(peers, 1u);
@@ -127,7 +127,9 @@ TEST_F(Atomics, TheTargetExecutesAndAnswers) {
     EXPECT_EQ(ended(), &request);
     EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_EQ(request.bytes, 8u);
-    EXPECT_EQ(initiator.atomics.under_way() + initiator.epochs.under_way() + peer().one_sided, 0u);
+    EXPECT_EQ(initiator.atomics.under_way() + initiator.epochs.under_way() +
+                  peer().transfers.one_sided,
+              0u);
     EXPECT_EQ(target.counters.operations_served, 1u);
 }
 
@@ -152,10 +154,10 @@ TEST_F(Atomics, AnAnswerCountsOnce) {
 }
 
 TEST_F(Atomics, IsSentWhenTheDisconnectIsOver) {
-    peer().disconnect_sent = true;
+    peer().session.disconnect_sent = true;
     EXPECT_FALSE(start());
     EXPECT_TRUE(initiator.sent.empty());
-    peer().disconnect_sent = false;
+    peer().session.disconnect_sent = false;
     initiator.atomics.send_queued(peer());
     initiator.atomics.send_queued(peer());
     EXPECT_EQ(initiator.sent.size(), 1u);

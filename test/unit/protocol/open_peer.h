@@ -75,9 +75,9 @@ private:
 
 struct OpenPeer {
     OpenPeer() {
-        peer->scheduler = scheduler("none");
-        peer->state = ConnectState::open;
-        peer->connection = 1;
+        peer->lanes.scheduler = scheduler("none");
+        peer->session.state = ConnectState::open;
+        peer->connection.number = 1;
         connect();
     }
 
@@ -88,16 +88,16 @@ struct OpenPeer {
         return make_scheduler(options);
     }
     void connect() {
-        peer->subchannels.clear();
-        peer->subchannels.resize(2);
+        peer->lanes.subchannels.clear();
+        peer->lanes.subchannels.resize(2);
         for (std::uint32_t i = 0; i < 2; ++i) {
-            Subchannel& subchannel = peer->subchannels[i];
+            Subchannel& subchannel = peer->lanes.subchannels[i];
             subchannel.local_rail = subchannel.remote_rail = i;
             subchannel.rate.value = 1'000'000'000;
             subchannel.qp = std::make_unique<KeepingQp>(5); // the same number on both rails
         }
     }
-    KeepingQp& qp(std::size_t i) { return static_cast<KeepingQp&>(*peer->subchannels[i].qp); }
+    KeepingQp& qp(std::size_t i) { return static_cast<KeepingQp&>(*peer->lanes.subchannels[i].qp); }
     std::size_t posted() { return qp(0).taken.size() + qp(1).taken.size(); }
     // Completes the oldest request of the subchannel.
     void complete(std::uint32_t i, WorkStatus status = WorkStatus::success) {

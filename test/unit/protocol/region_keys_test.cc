@@ -106,13 +106,13 @@ TEST(RegionKeys, WithATableTheRegionOfTheAddressCounts) {
 
 TEST(RegionKeys, AreFoundOnceThereIsAConnection) {
     Case with(true);
-    with.peer().state = ConnectState::requested;
+    with.peer().session.state = ConnectState::requested;
     with.operation.remote_address = kBase + kBytes;
     EXPECT_TRUE(with.find());
     EXPECT_EQ(with.asked.length, 0u);
     RmaOperation rma;
     rma.describe(with.operation, Opcode::read);
-    with.peer().state = ConnectState::open;
+    with.peer().session.state = ConnectState::open;
     with.found = 78;
     EXPECT_TRUE(with.keys.find(with.peer(), rma));
     EXPECT_EQ(rma.remote_keys[0], 78u);
@@ -133,7 +133,7 @@ TEST(RegionKeys, ARefusalIsReportedOncePerPeer) {
     }
     ASSERT_EQ(with.failures.texts.size(), 1u);
     EXPECT_EQ(with.failures.texts[0].find("A get of 8 bytes on memory of process 7 on host"), 0u);
-    with.peer().refusal_reported = false;
+    with.peer().ending.refusal_reported = false;
     with.keys.report_refused(with.peer(), Opcode::fetch_add, 8);
     EXPECT_EQ(with.failures.texts.back().find("An atomic of 8 bytes"), 0u);
 }

@@ -39,8 +39,8 @@ protected:
     };
 
     RendezvousTest() {
-        peer->ring_out = std::move(ring.writer);
-        peer->ring_capacity = kCapacity;
+        peer->out.ring = std::move(ring.writer);
+        peer->out.ring_capacity = kCapacity;
         for (std::size_t i = 0; i < data.size(); ++i) {
             data[i] = static_cast<std::byte>(i * 7);
         }
@@ -62,7 +62,7 @@ protected:
     std::vector<Message> take() {
         ring.qp.show(kUnits * kRingUnit);
         for (std::size_t left = ring.qp.completions(); left > 0; --left) {
-            peer->ring_out->poster().on_completion();
+            peer->out.ring->poster().on_completion();
         }
         std::vector<Message> taken;
         MessageHeader header;
@@ -143,7 +143,9 @@ private:
         receive_status = failure;
     }
     void on_failure(const std::string& text) override { failures.push_back(text); }
-    void on_peer_failed(Peer& of, const std::string&) override { of.state = ConnectState::failed; }
+    void on_peer_failed(Peer& of, const std::string&) override {
+        of.session.state = ConnectState::failed;
+    }
     void want_connection(Peer&) override {}
     void want_repair(Peer&) override {}
     bool send_pending(PendingSend& send_now) override {
@@ -281,7 +283,7 @@ TEST_F(RendezvousTest, TheReceiverReadsContiguousDataAndSaysSo) {
     EXPECT_EQ(take<IdBody>(MessageType::finish).id, kSendId);
     EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_EQ(received, kLength);
-    EXPECT_EQ(peer->users, 0u);
+    EXPECT_EQ(peer->transfers.users, 0u);
 }
 
 TEST_F(RendezvousTest, WithPutTheReceiverNamesItsMemoryAndWaits) {
@@ -335,7 +337,7 @@ TEST_F(RendezvousTest, APackedSourceIsReadAsItsBlocksAreAnnounced) {
 
 TEST_F(RendezvousTest, WithoutAConnectionTheReceiverAsksForFragments) {
     use(false);
-    peer->state = ConnectState::idle;
+    peer->session.state = ConnectState::idle;
     matched(SourceKind::direct);
     const auto clear = take<ClearBody>(MessageType::clear_to_send);
     EXPECT_EQ(flags, kClearPush);
@@ -358,20 +360,20 @@ TEST_F(RendezvousTest, WithoutAConnectionTheReceiverAsksForFragments) {
 
 TEST_F(RendezvousTest, WhileAConnectionComesUpTheReceiverIsUndecided) {
     use(false);
-    peer->state = ConnectState::requested;
+    peer->session.state = ConnectState::requested;
     matched(SourceKind::direct);
     EXPECT_TRUE(take().empty());
     EXPECT_EQ(posted(), 0u);
-    peer->state = ConnectState::open;
+    peer->session.state = ConnectState::open;
     rendezvous->on_connected(*peer);
     EXPECT_EQ(posted(), 1u);
     complete_all();
     EXPECT_EQ(received, kLength);
     take();
 
-    peer->state = ConnectState::requested;
+    peer->session.state = ConnectState::requested;
     matched(SourceKind::direct);
-    peer->state = ConnectState::idle;
+    peer->session.state = ConnectState::idle;
     rendezvous->on_unconnected(*peer);
     take<ClearBody>(MessageType::clear_to_send);
     EXPECT_EQ(flags, kClearPush);
@@ -382,7 +384,7 @@ TEST_F(RendezvousTest, OnceThePeerHasFailedTransfersEnd) {
     announced();
     matched(SourceKind::direct);
     const std::uint32_t on = used();
-    peer->state = ConnectState::failed;
+    peer->session.state = ConnectState::failed;
     rendezvous->fail(*peer);
     EXPECT_EQ(send_failed, 1);
     EXPECT_EQ(receive_status, -1) << "its read is still under way";

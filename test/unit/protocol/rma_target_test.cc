@@ -75,8 +75,8 @@ TEST_F(Target, AnswersAReadThroughTheSlot) {
     offer(9);
     operate(Opcode::read, 9, 64, 0);
     EXPECT_EQ(answer(), AnswerState::done);
-    EXPECT_EQ(ends.here->answer_data[63], std::byte{1});
-    EXPECT_EQ(ends.here->answer_data[64], std::byte{0});
+    EXPECT_EQ(ends.here->transfers.answer_data[63], std::byte{1});
+    EXPECT_EQ(ends.here->transfers.answer_data[64], std::byte{0});
 }
 
 TEST_F(Target, ChecksAnOffer) {
@@ -94,7 +94,7 @@ TEST_F(Target, ChecksAnOffer) {
 
 TEST_F(Target, DoesNothingBeforeItsEndOfTheConnectionIsOpen) {
     offer(9);
-    ends.here->answer_data = nullptr;
+    ends.here->transfers.answer_data = nullptr;
     operate(Opcode::read, 9, 64, 0);
     EXPECT_EQ(ends.slot().word, answer_word(9, AnswerState::offered));
     EXPECT_EQ(ends.served.bad_packets, 0u);

@@ -21,8 +21,8 @@ constexpr Bytes kCapacity = 256;
 class Flow : public testing::Test, SendFlowListener {
 protected:
     Flow() {
-        peer->state = ConnectState::open;
-        peer->repairable = true;
+        peer->session.state = ConnectState::open;
+        peer->session.repairable = true;
         use(*ring);
     }
     ~Flow() override {
@@ -31,8 +31,8 @@ protected:
     }
 
     void use(Ring& to) {
-        peer->ring_out = std::move(to.writer);
-        peer->ring_capacity = kCapacity;
+        peer->out.ring = std::move(to.writer);
+        peer->out.ring_capacity = kCapacity;
     }
     void send_control(std::uint64_t id) {
         const IdBody body{id};
@@ -50,7 +50,7 @@ protected:
     std::vector<MessageHeader> take() {
         ring->qp.show(kUnits * kRingUnit);
         for (std::size_t left = ring->qp.completions(); left > 0; --left) {
-            peer->ring_out->poster().on_completion();
+            peer->out.ring->poster().on_completion();
         }
         std::vector<MessageHeader> taken;
         MessageHeader header;
@@ -97,7 +97,7 @@ private:
     void on_flushed(Peer&) override { ++flushed; }
     void on_peer_failed(Peer& of, const std::string& what) override {
         failures.push_back(what);
-        of.state = ConnectState::failed;
+        of.session.state = ConnectState::failed;
         flow.fail(of);
     }
     bool leaves(Peer&) override { return peer_leaves; }
@@ -198,10 +198,10 @@ TEST_F(Flow, AfterARepairMessagesInDoubtComeFirstAndThoseThatArrivedNotAgain) {
     flow.interrupt(*peer);
     send_control(13);
     flow.on_fenced(*peer);
-    peer->ring_out.reset();
+    peer->out.ring.reset();
     ring = std::make_unique<Ring>(kUnits, false);
     use(*ring);
-    peer->repair.expected = 2;
+    peer->interruption.repair.expected = 2;
     flow.resume(*peer);
     const std::vector<MessageHeader> again = take();
     ASSERT_EQ(again.size(), 2u);
@@ -219,25 +219,25 @@ TEST_F(Flow, OnceThePeerHasFailedRequestsAreLost) {
     flow.stall(*peer, pending);
     send_control(1);
     flow.queue_send(held);
-    peer->state = ConnectState::failed;
+    peer->session.state = ConnectState::failed;
     flow.fail(*peer);
     EXPECT_EQ(lost, (std::vector<const SendRequest*>{&pending, &held}));
     EXPECT_FALSE(flow.any_stalled());
-    EXPECT_FALSE(peer->has_pending());
+    EXPECT_FALSE(peer->out.has_pending());
     EXPECT_EQ(flow.queued(), 0u);
     send_control(2);
-    EXPECT_FALSE(peer->has_pending()) << "nothing is kept for it";
+    EXPECT_FALSE(peer->out.has_pending()) << "nothing is kept for it";
 }
 
 TEST_F(Flow, AnErrorOfTheRingFailsThePeerUnlessItIsLeaving) {
-    peer->repairable = false;
+    peer->session.repairable = false;
     ring->qp.post_result = Status::error(Reason::peer_gone);
     peer_leaves = true;
     flow.send_control(*peer, MessageType::disconnect, nullptr, 0);
     EXPECT_TRUE(failures.empty());
     send_control(1);
     EXPECT_EQ(failures.size(), 1u);
-    EXPECT_EQ(peer->state, ConnectState::failed);
+    EXPECT_EQ(peer->session.state, ConnectState::failed);
 }
 
 TEST_F(Flow, DisconnectMessagesAloneAreNoBusiness) {

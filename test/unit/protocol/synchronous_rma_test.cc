@@ -71,10 +71,10 @@ TEST(SynchronousRma, WithoutTheOnlyPathNothingIsDone) {
     ends.initiators_qp().executes = false;
     EXPECT_FALSE(done(kKeys));
     ends.initiators_qp().executes = true;
-    ends.there->state = ConnectState::idle;
+    ends.there->session.state = ConnectState::idle;
     EXPECT_FALSE(done(kKeys));
-    ends.there->state = ConnectState::open;
-    ends.there->subchannels.emplace_back();
+    ends.there->session.state = ConnectState::open;
+    ends.there->lanes.subchannels.emplace_back();
     EXPECT_FALSE(done(kKeys));
     EXPECT_NE(ours, theirs);
     EXPECT_EQ(ends.counters.rdma_write, 0u);
@@ -82,7 +82,7 @@ TEST(SynchronousRma, WithoutTheOnlyPathNothingIsDone) {
 
 class Assisted : public testing::Test {
 protected:
-    Assisted() { ends.there->assist_choices = std::make_unique<AssistChoices>(); }
+    Assisted() { ends.there->transfers.assist_choices = std::make_unique<AssistChoices>(); }
     TwoEnds ends;
 };
 
@@ -148,8 +148,8 @@ struct LongCase {
 class Long : public testing::TestWithParam<LongCase> {
 protected:
     Long() {
-        ends.there->cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
-        ends.there->cooperative_copy_choices->only = GetParam().way;
+        ends.there->transfers.cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
+        ends.there->transfers.cooperative_copy_choices->only = GetParam().way;
         ends.attends = GetParam().attends;
         ends.targets_qp().serves = GetParam().serves;
     }
@@ -193,8 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(SynchronousRma, AMessagesDataIsStagedFromTheSendersBuffer) {
     TwoEnds ends;
-    ends.there->cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
-    ends.there->cooperative_copy_choices->only = CooperativeCopyChoices::kStaged;
+    ends.there->transfers.cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
+    ends.there->transfers.cooperative_copy_choices->only = CooperativeCopyChoices::kStaged;
     ends.targets_qp().serves = false;                 // not asked: the buffer is known
     std::vector<std::byte> ours(TwoEnds::kBlock - 5); // the target fills all units at once
     std::vector<std::byte> theirs = numbered(ours.size(), 3);

@@ -56,7 +56,7 @@ private:
     void want_connection(Peer&) override { ++connections_wanted; }
     void want_repair(Peer& of) override {
         ++repairs_wanted;
-        of.repair.wanted = true;
+        of.interruption.repair.wanted = true;
     }
     void on_control_lane(Peer&, std::uint32_t) override {}
     bool find_keys(Transfer& transfer) override {
@@ -74,11 +74,11 @@ private:
 };
 
 TEST_F(Engine, ATransferEndsWithItsLastStripe) {
-    peer->scheduler = scheduler("even");
+    peer->lanes.scheduler = scheduler("even");
     CountedTransfer& transfer = started(Opcode::write);
     ASSERT_EQ(posted(), 2u);
     EXPECT_EQ(qp(0).taken[0].remote_key, kKey);
-    EXPECT_EQ(peer->stripes, 2u);
+    EXPECT_EQ(peer->transfers.stripes, 2u);
     EXPECT_TRUE(engine.work_outstanding());
     complete(1);
     EXPECT_EQ(transfer.ended, 0);
@@ -86,7 +86,7 @@ TEST_F(Engine, ATransferEndsWithItsLastStripe) {
     EXPECT_EQ(transfer.ended, 1);
     EXPECT_FALSE(transfer.rma.failed);
     EXPECT_FALSE(engine.work_outstanding());
-    EXPECT_EQ(peer->stripes, 0u);
+    EXPECT_EQ(peer->transfers.stripes, 0u);
     EXPECT_EQ(there.counters.rdma_write_bytes, kLength);
 }
 
@@ -130,11 +130,11 @@ TEST_F(Engine, NoMoreStripesAreUnderWayThanTheirCompletionsHaveRoomFor) {
 }
 
 TEST_F(Engine, ATransferWaitsForAConnection) {
-    peer->state = ConnectState::idle;
+    peer->session.state = ConnectState::idle;
     CountedTransfer& transfer = started();
     EXPECT_EQ(connections_wanted, 1);
     EXPECT_EQ(posted(), 0u);
-    peer->state = ConnectState::open;
+    peer->session.state = ConnectState::open;
     engine.post_waiting();
     EXPECT_EQ(posted(), 1u);
     complete_all();
@@ -144,12 +144,12 @@ TEST_F(Engine, ATransferWaitsForAConnection) {
 TEST_F(Engine, AnOperationIsHeldDuringADisconnect) {
     CountedTransfer& operation = make(Opcode::write);
     operation.rma.one_sided = operation.rma.keys_found = true;
-    peer->disconnect_sent = true;
+    peer->session.disconnect_sent = true;
     engine.start_operation(operation);
     engine.post_waiting();
     EXPECT_EQ(posted(), 0u);
     EXPECT_FALSE(engine.any_waits()) << "no pass can post it";
-    peer->disconnect_sent = false;
+    peer->session.disconnect_sent = false;
     engine.start_held(*peer);
     EXPECT_EQ(posted(), 1u);
     complete_all();
@@ -163,9 +163,9 @@ TEST_F(Engine, OnceThePeerHasFailedAllThatWaitsFails) {
     CountedTransfer& behind = started();
     CountedTransfer& held = make();
     held.rma.one_sided = true;
-    peer->disconnect_sent = true;
+    peer->session.disconnect_sent = true;
     engine.start_operation(held);
-    peer->state = ConnectState::failed;
+    peer->session.state = ConnectState::failed;
     engine.fail_waiting(*peer);
     EXPECT_EQ(behind.ended, 1);
     EXPECT_TRUE(behind.rma.failed);
@@ -178,8 +178,8 @@ TEST_F(Engine, OnceThePeerHasFailedAllThatWaitsFails) {
 }
 
 TEST_F(Engine, AfterAPathFailureTheStripeIsTransferredAgain) {
-    peer->repairable = true;
-    peer->scheduler = scheduler("even");
+    peer->session.repairable = true;
+    peer->lanes.scheduler = scheduler("even");
     CountedTransfer& transfer = started();
     ASSERT_EQ(posted(), 2u);
     complete(0);
@@ -187,7 +187,7 @@ TEST_F(Engine, AfterAPathFailureTheStripeIsTransferredAgain) {
     EXPECT_EQ(transfer.ended, 0);
     EXPECT_EQ(there.counters.stripes_repeated, 1u);
     EXPECT_TRUE(engine.any_waits());
-    ++peer->connection;
+    ++peer->connection.number;
     connect();
     engine.post_waiting();
     EXPECT_GE(posted(), 1u);
@@ -199,7 +199,7 @@ TEST_F(Engine, AfterAPathFailureTheStripeIsTransferredAgain) {
 }
 
 TEST_F(Engine, StripesThatWillNotCompleteAreTransferredAgain) {
-    peer->repairable = true;
+    peer->session.repairable = true;
     CountedTransfer& read = started();
     CountedTransfer& atomic = make(Opcode::fetch_add);
     atomic.rma.length = 8;
@@ -209,7 +209,7 @@ TEST_F(Engine, StripesThatWillNotCompleteAreTransferredAgain) {
     EXPECT_TRUE(atomic.rma.failed);
     EXPECT_EQ(read.ended, 0);
     EXPECT_FALSE(engine.work_outstanding());
-    ++peer->connection;
+    ++peer->connection.number;
     connect();
     engine.post_waiting();
     complete_all();
@@ -218,13 +218,13 @@ TEST_F(Engine, StripesThatWillNotCompleteAreTransferredAgain) {
 }
 
 TEST_F(Engine, AQueuePairThatIsBrokenAsksForRepair) {
-    peer->repairable = true;
+    peer->session.repairable = true;
     qp(0).answer = qp(1).answer = Status::error(Reason::bad_state);
     CountedTransfer& transfer = started();
     EXPECT_EQ(repairs_wanted, 1);
     EXPECT_TRUE(transfer.waits());
-    peer->repair.wanted = false;
-    ++peer->connection;
+    peer->interruption.repair.wanted = false;
+    ++peer->connection.number;
     connect();
     engine.post_waiting();
     complete_all();
@@ -232,7 +232,7 @@ TEST_F(Engine, AQueuePairThatIsBrokenAsksForRepair) {
 }
 
 TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
-    peer->repairable = true;
+    peer->session.repairable = true;
     CountedTransfer& operation = make();
     operation.rma.one_sided = operation.rma.keys_found = true;
     engine.start_operation(operation);
@@ -240,7 +240,7 @@ TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
     EXPECT_EQ(operation.ended, 1);
     EXPECT_TRUE(operation.rma.refused);
     EXPECT_EQ(refusals, 1);
-    EXPECT_FALSE(peer->work_failed);
+    EXPECT_FALSE(peer->interruption.work_failed);
 
     has_keys = false; // found when the operation has waited for a connection
     CountedTransfer& other_one = make();
@@ -252,7 +252,7 @@ TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
 }
 
 TEST_F(Engine, TimesOfStripesCountFromTheLastPoll) {
-    peer->scheduler = scheduler("adaptive");
+    peer->lanes.scheduler = scheduler("adaptive");
     for (int i = 0; i < 3; ++i) {
         const CountedTransfer& transfer = started();
         ASSERT_FALSE(transfer.rma.progress.empty());
@@ -268,8 +268,9 @@ TEST_F(Engine, TimesOfStripesCountFromTheLastPoll) {
         complete_all();
         ASSERT_EQ(transfer.ended, 1);
     }
-    EXPECT_GT(peer->scheduler->lessons(), 0u);
-    EXPECT_GT(peer->scheduler->weight(Mix::reads, 0), peer->scheduler->weight(Mix::reads, 1));
+    EXPECT_GT(peer->lanes.scheduler->lessons(), 0u);
+    EXPECT_GT(peer->lanes.scheduler->weight(Mix::reads, 0),
+              peer->lanes.scheduler->weight(Mix::reads, 1));
 }
 
 TEST_F(Engine, OnceBothDirectionsAreWantedTheyShareTheRails) {

@@ -184,25 +184,25 @@ public:
         there = std::make_unique<Peer>(address, route, *channel_, 4096, counters);
         here = std::make_unique<Peer>(address, route, *channel_, 4096, served);
         for (Peer* const peer : {there.get(), here.get()}) {
-            peer->state = ConnectState::open;
-            peer->subchannels.emplace_back();
-            peer->subchannels[0].qp = std::make_unique<CopyingQp>(meanwhile_);
+            peer->session.state = ConnectState::open;
+            peer->lanes.subchannels.emplace_back();
+            peer->lanes.subchannels[0].qp = std::make_unique<CopyingQp>(meanwhile_);
         }
-        there->ring_parts = {.direct = true};
-        there->ring_memory =
+        there->in.ring_parts = {.direct = true};
+        there->in.ring_memory =
             std::make_unique<HostRail::Region>(RingMemory::bytes({.direct = true}));
-        here->answers = &there->ring_layout().answer();
-        here->answer_data = there->ring_layout().answer_data();
+        here->transfers.answers = &there->in.ring_layout().answer();
+        here->transfers.answer_data = there->in.ring_layout().answer_data();
         const RingTarget lines{.address = reinterpret_cast<std::uintptr_t>(ring_.address()),
-                                       .units = kUnits};
-        there->ring_out = std::make_unique<RingWriter>(rail, initiators_qp(), lines, &credit_, 0);
-        EXPECT_TRUE(there->ring_out->usable());
-        there->ring_capacity = there->ring_out->most();
+                               .units = kUnits};
+        there->out.ring = std::make_unique<RingWriter>(rail, initiators_qp(), lines, &credit_, 0);
+        EXPECT_TRUE(there->out.ring->usable());
+        there->out.ring_capacity = there->out.ring->most();
     }
 
-    CopyingQp& initiators_qp() { return static_cast<CopyingQp&>(*there->subchannels[0].qp); }
-    CopyingQp& targets_qp() { return static_cast<CopyingQp&>(*here->subchannels[0].qp); }
-    AnswerSlot& slot() { return *here->answers; }
+    CopyingQp& initiators_qp() { return static_cast<CopyingQp&>(*there->lanes.subchannels[0].qp); }
+    CopyingQp& targets_qp() { return static_cast<CopyingQp&>(*here->lanes.subchannels[0].qp); }
+    AnswerSlot& slot() { return *here->transfers.answers; }
     const Registration& whole() { return *memory.whole(0); }
     // The target takes the messages that have arrived.
     void look_at_ring() {

@@ -35,7 +35,7 @@ protected:
         probing.clock = &world_.clock;
         probing.random = &random_;
         probes_ = std::make_unique<PathProbes>(probing, *paths_, world_.counters, *this);
-        peer_->datagram.handle = std::make_unique<Handle>();
+        peer_->contact.datagram.handle = std::make_unique<Handle>();
         paths_->add(*peer_);
         world_.clock.advance(1s);
     }
@@ -49,7 +49,8 @@ protected:
             probes_->run_timers();
             world_.clock.advance(1ms);
             if (answer) {
-                probes_->on_probe(*peer_, peer_->datagram.pair, MessageType::probe, ProbeBody{});
+                probes_->on_probe(*peer_, peer_->contact.datagram.pair, MessageType::probe,
+                                  ProbeBody{});
             }
         }
     }
@@ -136,10 +137,10 @@ TEST_F(Probes, AQuestionCountsAsIgnoredOnce) {
 }
 
 TEST_F(Probes, ARailThatIsDownTakesAllItsPathsAlong) {
-    const PeerRoute::Pair suspect = peer_->route.pairs[kPair];
+    const PeerRoute::Pair suspect = peer_->contact.route.pairs[kPair];
     std::set<std::size_t> expected;
-    for (std::size_t pair = 0; pair < peer_->route.total; ++pair) {
-        if (peer_->route.pairs[pair].remote == suspect.remote) {
+    for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
+        if (peer_->contact.route.pairs[pair].remote == suspect.remote) {
             expected.insert(pair);
         }
     }
@@ -147,13 +148,13 @@ TEST_F(Probes, ARailThatIsDownTakesAllItsPathsAlong) {
     cut_off_ = expected;
     paths_->report_suspect(*peer_, kPair, "silent");
     pass(100ms, true);
-    for (std::size_t pair = 0; pair < peer_->route.total; ++pair) {
+    for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
         EXPECT_EQ(state(pair), expected.contains(pair) ? PathState::failed : PathState::up) << pair;
     }
 }
 
 TEST_F(Probes, APeerWithoutAPathIsGivenUpAfterItsSilence) {
-    for (std::size_t pair = 0; pair < peer_->route.total; ++pair) {
+    for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
         paths_->report_failure(*peer_, pair, "no answer");
     }
     pass(9s, false);

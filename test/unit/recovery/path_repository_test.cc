@@ -46,7 +46,7 @@ protected:
     }
     void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                          const std::string& why) override {
-        changes_.push_back({peer.name, pair, was, now, why});
+        changes_.push_back({peer.contact.name, pair, was, now, why});
     }
     void on_path_line(const std::string& line) override { lines_.push_back(line); }
     void at(Nanoseconds when) { world_.clock.advance(when - world_.clock.now()); }
@@ -63,9 +63,9 @@ protected:
 TEST_F(Paths, AllAreUpUntilSomethingIsReported) {
     EXPECT_TRUE(paths_->all_up());
     EXPECT_EQ(paths_->usable_count(peer(0)), 4u);
-    EXPECT_EQ(peer(0).paths, nullptr);
+    EXPECT_EQ(peer(0).health.paths, nullptr);
     paths_->report_success(peer(0), 0);
-    EXPECT_EQ(peer(0).paths, nullptr);
+    EXPECT_EQ(peer(0).health.paths, nullptr);
     EXPECT_EQ(paths_->report(), "");
     EXPECT_TRUE(changes_.empty());
 }
@@ -119,7 +119,7 @@ TEST_F(Paths, ARailTakesItsPathsAlongAndIsOneLine) {
     for (std::size_t i = 0; i < 2; ++i) {
         EXPECT_EQ(paths_->usable_count(peer(i)), 2u);
         for (std::size_t pair = 0; pair < 4; ++pair) {
-            EXPECT_EQ(paths_->usable(peer(i), pair), peer(i).route.pairs[pair].local == 1);
+            EXPECT_EQ(paths_->usable(peer(i), pair), peer(i).contact.route.pairs[pair].local == 1);
         }
     }
     EXPECT_EQ(changes_.size(), 4u);

@@ -188,11 +188,11 @@ TEST(BackPressure, ThoseThatSendFirstDoNotWaitForEachOther) {
 // A synchronous send waits for its receive: a process that waits in one restrains nobody.
 TEST(BackPressure, WhoWaitsWithASynchronousSendLetsAllIn) {
     Flood flood(1000, 3000);
-    EXPECT_EQ(flood.ranks().peer(0, 1)->allowed, Allowance::nothing);
+    EXPECT_EQ(flood.ranks().peer(0, 1)->flow.allowed, Allowance::nothing);
     Message synchronous(1, 2, 8);
     synchronous.start_send(flood.ranks(), 3, true);
     rest(flood.ranks(), 50ms);
-    EXPECT_EQ(flood.ranks().peer(0, 1)->allowed, Allowance::all);
+    EXPECT_EQ(flood.ranks().peer(0, 1)->flow.allowed, Allowance::all);
     EXPECT_EQ(flood.sent(), 3000u);
     synchronous.start_receive(flood.ranks(), synchronous.envelope(3));
     ASSERT_TRUE(flood.ranks().run_until([&] { return synchronous.done(); }, 1s));
@@ -220,7 +220,7 @@ TEST(BackPressure, TheOthersGoOnWhenAllOfItIsLess) {
     EXPECT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1s));
     for (const std::size_t from : {0u, 2u, 3u}) {
         rest(*ranks, 1ms);
-        EXPECT_EQ(ranks->peer(from, 1)->allowed, Allowance::all) << from;
+        EXPECT_EQ(ranks->peer(from, 1)->flow.allowed, Allowance::all) << from;
     }
     nothing_bad(*ranks);
 }

@@ -141,7 +141,7 @@ TEST(Computing, WhatWasTakenIsAcknowledgedBefore) {
         ranks->compute(1, kLong);
         rest(*ranks, kLong - 1s);
         EXPECT_EQ(ranks->counters(0).datagram_repeated, 0u);
-        EXPECT_FALSE(ranks->peer(0, 1)->datagram.link->unacknowledged());
+        EXPECT_FALSE(ranks->peer(0, 1)->contact.datagram.link->unacknowledged());
     }
 }
 
@@ -174,7 +174,7 @@ TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     carry(*ranks, 0, 1, 100'000);
     carry(*ranks, 2, 0, 100);
     const auto known = [&](std::size_t rank) {
-        return ranks->peer(rank, 0)->address.rails[0].bytes;
+        return ranks->peer(rank, 0)->contact.address.rails[0].bytes;
     };
     const auto old = known(1);
     Messages messages;
@@ -199,7 +199,7 @@ TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     EXPECT_EQ(known(1), known(2));
     for (const std::size_t rank : {0, 1, 2}) {
         expect_unbroken(*ranks, rank);
-        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+        EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);
     }
 }
 
@@ -220,7 +220,8 @@ TEST(Computing, PathsToARankThatComputesAreTested) {
     }
     Peer& peer = *ranks->peer(0, 1);
     const auto state = [&](std::size_t pair) {
-        return peer.paths == nullptr ? PathState::up : peer.paths->records[pair].state;
+        return peer.health.paths == nullptr ? PathState::up
+                                            : peer.health.paths->records[pair].state;
     };
     ASSERT_TRUE(ranks->run_until([&] { return state(0) == PathState::failed; }, 12s));
     rest(*ranks, 5s);

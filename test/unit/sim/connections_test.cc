@@ -124,9 +124,9 @@ TEST(Connections, TheOneThatWasIdleLongestIsClosed) {
         carry(*ranks, 0, 3, 10'000);
         rest(*ranks, 1ms);
     }
-    EXPECT_EQ(ranks->peer(0, 3)->state, ConnectState::open);
-    EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::idle);
-    EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::open);
+    EXPECT_EQ(ranks->peer(0, 3)->session.state, ConnectState::open);
+    EXPECT_EQ(ranks->peer(0, 2)->session.state, ConnectState::idle);
+    EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
     EXPECT_EQ(ranks->counters(0).connections_most, 2u);
     EXPECT_EQ(ranks->counters(0).connections_closed, 1u);
     EXPECT_EQ(ranks->counters(2).connections_closed, 1u);
@@ -144,7 +144,7 @@ TEST(Connections, NobodyWaitsForAConnectionWhileNoneIsIdle) {
         options.parameters.rendezvous = rendezvous;
         const auto ranks = make(std::move(options));
         carry(*ranks, 0, 1, 10'000);
-        ranks->peer(0, 1)->users = 1; // an operation that does not end
+        ranks->peer(0, 1)->transfers.users = 1; // an operation that does not end
         for (const std::size_t bytes : {10u, 5000u, 100'000u, 1u << 20}) {
             carry(*ranks, 0, 2, bytes);
             carry(*ranks, 2, 0, bytes);
@@ -153,13 +153,13 @@ TEST(Connections, NobodyWaitsForAConnectionWhileNoneIsIdle) {
         EXPECT_EQ(ranks->counters(0).connections_open, 1u);
         EXPECT_EQ(ranks->counters(0).connections_closed, 0u);
         EXPECT_GT(ranks->counters(0).connections_refused, 0u);
-        ranks->peer(0, 1)->users = 0;
+        ranks->peer(0, 1)->transfers.users = 0;
         rest(*ranks, 20ms);
         for (int i = 0; i < 20; ++i) {
             carry(*ranks, 0, 2, 100'000);
             rest(*ranks, 1ms);
         }
-        EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::open);
+        EXPECT_EQ(ranks->peer(0, 2)->session.state, ConnectState::open);
         nothing_bad(*ranks);
     }
 }
@@ -170,7 +170,7 @@ TEST(Connections, WhoIsRefusedAsksLessAndLessOften) {
     options.parameters.connect_max = 1;
     const auto ranks = make(std::move(options));
     carry(*ranks, 0, 1, 10'000);
-    ranks->peer(0, 1)->users = 1; // an operation that does not end
+    ranks->peer(0, 1)->transfers.users = 1; // an operation that does not end
     const auto both = [&ranks](Nanoseconds time) {
         for (const Nanoseconds end = ranks->now(0) + time; ranks->now(0) < end;) {
             carry(*ranks, 0, 2, 100);
@@ -181,9 +181,9 @@ TEST(Connections, WhoIsRefusedAsksLessAndLessOften) {
     both(4s);
     EXPECT_GE(ranks->counters(0).connections_refused, 8u);
     EXPECT_LE(ranks->counters(0).connections_refused, 20u);
-    ranks->peer(0, 1)->users = 0;
+    ranks->peer(0, 1)->transfers.users = 0;
     both(20ms);
-    EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::open);
+    EXPECT_EQ(ranks->peer(0, 2)->session.state, ConnectState::open);
     nothing_bad(*ranks);
 }
 
@@ -212,11 +212,11 @@ TEST(Connections, TheBusiestHasTheConnection) {
         const auto ranks = make(std::move(options));
         carry(*ranks, 1, 0, 10'000); // so 1 has the connection first
         talk(*ranks, 2, 1, 100ms);
-        EXPECT_EQ(ranks->peer(0, 1)->state == ConnectState::open, !chosen);
-        EXPECT_EQ(ranks->peer(0, 2)->state == ConnectState::open, chosen);
+        EXPECT_EQ(ranks->peer(0, 1)->session.state == ConnectState::open, !chosen);
+        EXPECT_EQ(ranks->peer(0, 2)->session.state == ConnectState::open, chosen);
         EXPECT_EQ(ranks->counters(0).connections_closed, chosen ? 1u : 0u); // once
         talk(*ranks, 1, 2, 200ms);                                          // the pattern changes
-        EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::open);
+        EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
         EXPECT_EQ(ranks->counters(0).connections_closed, chosen ? 2u : 0u);
         EXPECT_EQ(ranks->counters(0).selections > 0, chosen);
         EXPECT_EQ(ranks->counters(0).selections_changed, chosen ? 2u : 0u);
@@ -235,13 +235,13 @@ TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
     constexpr Nanoseconds kPeriod = 20ms;
     const auto ranks = make(std::move(options));
     carry(*ranks, 1, 0, 10'000);
-    ranks->peer(0, 1)->users = 1; // an operation that does not end
+    ranks->peer(0, 1)->transfers.users = 1; // an operation that does not end
     carry(*ranks, 2, 3, 100'000);
     const Peer& refused = *ranks->peer(2, 0);
     const auto next_refusal = [&](Nanoseconds patience) {
-        const std::uint32_t before = refused.activity.refusals;
+        const std::uint32_t before = refused.connection.activity.refusals;
         const Nanoseconds start = ranks->now(2);
-        while (refused.activity.refusals == before && ranks->now(2) < start + patience) {
+        while (refused.connection.activity.refusals == before && ranks->now(2) < start + patience) {
             for (int i = 0; i < 10; ++i) {
                 carry(*ranks, 2, 0, 8);
             }
@@ -251,12 +251,12 @@ TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
         return ranks->now(2);
     };
     Nanoseconds last = next_refusal(10 * kPeriod);
-    ASSERT_EQ(refused.activity.refusals, 1u);
+    ASSERT_EQ(refused.connection.activity.refusals, 1u);
     for (int periods = 2; periods <= 8; periods *= 2) {
         SCOPED_TRACE(periods);
-        EXPECT_NEAR(static_cast<double>((refused.activity.own_after - last).count()),
+        EXPECT_NEAR(static_cast<double>((refused.connection.activity.own_after - last).count()),
                     static_cast<double>((periods * kPeriod).count()), 1e6);
-        EXPECT_FALSE(refused.activity.chosen);
+        EXPECT_FALSE(refused.connection.activity.chosen);
         const std::uint64_t closed = ranks->counters(2).connections_closed;
         const Nanoseconds next = next_refusal(20 * kPeriod);
         EXPECT_GE(next - last, periods * kPeriod - 1ms);
@@ -354,7 +354,7 @@ TEST(Connections, WhoNeedsTheConnectionKeepsIt) {
     options.parameters.connect_threshold = 1;
     const auto ranks = make(std::move(options));
     carry(*ranks, 0, 1, 10'000);
-    ranks->peer(1, 0)->users = 1; // in use at the other end
+    ranks->peer(1, 0)->transfers.users = 1; // in use at the other end
     for (int i = 0; i < 50; ++i) {
         carry(*ranks, 0, 2, 100);
         carry(*ranks, 0, 1, 100);
@@ -367,13 +367,13 @@ TEST(Connections, WhoNeedsTheConnectionKeepsIt) {
     }
     EXPECT_EQ(ranks->counters(0).connections_closed, 0u);
     EXPECT_EQ(ranks->counters(0).connections_open, 1u);
-    ranks->peer(1, 0)->users = 0;
+    ranks->peer(1, 0)->transfers.users = 0;
     for (int i = 0; i < 50; ++i) {
         carry(*ranks, 0, 2, 100);
         rest(*ranks, 1ms);
     }
     EXPECT_EQ(ranks->counters(0).connections_closed, 1u);
-    EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::open);
+    EXPECT_EQ(ranks->peer(0, 2)->session.state, ConnectState::open);
     nothing_bad(*ranks);
 }
 

@@ -41,7 +41,7 @@ protected:
         report();
     }
     void report() {
-        ranks_->core(0).on_process_ended(peer_->name);
+        ranks_->core(0).on_process_ended(peer_->contact.name);
         ranks_->wake(0);
     }
     Status send(std::vector<std::byte>& bytes, test::TestRequest& request) {
@@ -127,10 +127,10 @@ TEST_P(Ended, NothingHasFailedAsLongAsNothingIsWanted) {
     EXPECT_EQ(failed(), 0u);
     EXPECT_EQ(ranks_->counters(0).paths_failed, 0u);
     EXPECT_TRUE(ranks_->messages(0).empty()) << ranks_->messages(0).front();
-    EXPECT_EQ(peer_->state, ConnectState::idle) << "it has left";
+    EXPECT_EQ(peer_->session.state, ConnectState::idle) << "it has left";
     EXPECT_EQ(ranks_->counters(0).rings_open, 0u);
     Peer* again = nullptr;
-    EXPECT_FALSE(ranks_->core(0).peers().get(peer_->name, again).ok());
+    EXPECT_FALSE(ranks_->core(0).peers().get(peer_->contact.name, again).ok());
     std::vector<std::byte> bytes(1'000'000);
     test::TestRequest request;
     const Status status = send(bytes, request);

@@ -29,7 +29,7 @@ protected:
             carry(*ranks, 1, 0, 100);
         }
         rest(*ranks, 10ms);
-        EXPECT_EQ(ranks->peer(1, 0)->state == ConnectState::open, GetParam());
+        EXPECT_EQ(ranks->peer(1, 0)->session.state == ConnectState::open, GetParam());
         EXPECT_EQ(left(1), Core::Left::nothing);
     }
     void send_disconnect(std::size_t rank) {
@@ -50,7 +50,7 @@ protected:
 TEST_P(Ending, WhoSentDisconnectMayBeGone) {
     Peer& peer = *ranks->peer(1, 0);
     send_disconnect(0);
-    ASSERT_TRUE(ranks->run_until([&] { return peer.disconnect_received; }, 100ms));
+    ASSERT_TRUE(ranks->run_until([&] { return peer.ending.disconnect_received; }, 100ms));
     ranks->kill(0);
     send_disconnect(1);
     EXPECT_EQ(left(1), Core::Left::last_words);
@@ -69,8 +69,8 @@ TEST_P(Ending, BothGoWhenBothAreThrough) {
     rest(*ranks, 50ms);
     EXPECT_EQ(left(0), Core::Left::nothing);
     EXPECT_EQ(left(1), Core::Left::nothing);
-    EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::idle);
-    EXPECT_EQ(ranks->peer(1, 0)->state, ConnectState::idle);
+    EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::idle);
+    EXPECT_EQ(ranks->peer(1, 0)->session.state, ConnectState::idle);
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values(true, false),
@@ -94,7 +94,7 @@ TEST(Leaving, WhoEndsDoesNotWaitForAConnection) {
         const auto ranks = two_that_talked();
         ranks->kill(1);
         ranks->core(0).selection().promote(*ranks->peer(0, 1));
-        EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::requested);
+        EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::requested);
         Message last(0, 1, 8);
         if (message) {
             last.start(*ranks);
@@ -119,11 +119,11 @@ TEST(Leaving, WhoEndsDoesNotWaitForWhoHasLeft) {
             ranks->wake(rank);
         };
         const Peer& other = *peers[0];
-        const DatagramLink& link = *other.datagram.link;
+        const DatagramLink& link = *other.contact.datagram.link;
         part(1);
-        ASSERT_TRUE(ranks->run_until([&] { return other.disconnect_received; }, 1s));
+        ASSERT_TRUE(ranks->run_until([&] { return other.ending.disconnect_received; }, 1s));
         part(0);
-        ASSERT_TRUE(ranks->run_until([&] { return !other.disconnect_sent; }, 1s));
+        ASSERT_TRUE(ranks->run_until([&] { return !other.session.disconnect_sent; }, 1s));
         ASSERT_FALSE(link.unacknowledged());
         ASSERT_TRUE(link.busy()) << "it is to acknowledge the answer";
         if (!lost) {
@@ -132,7 +132,7 @@ TEST(Leaving, WhoEndsDoesNotWaitForWhoHasLeft) {
             rest(*ranks, 1ms); // the acknowledgment arrives
         }
         ranks->kill(0);
-        EXPECT_EQ(peers[1]->datagram.link->unacknowledged(), lost);
+        EXPECT_EQ(peers[1]->contact.datagram.link->unacknowledged(), lost);
         const Nanoseconds before = ranks->now(1);
         ranks->core(1).drain(40ms);
         EXPECT_LT(ranks->now(1) - before, lost ? Nanoseconds{25ms} : Nanoseconds{1ms});

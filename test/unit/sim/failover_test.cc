@@ -47,7 +47,7 @@ RanksOptions networks(std::uint64_t seed) {
 TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     const auto ranks = make(networks(1));
     carry(*ranks, 0, 1, 1'000'000);
-    ASSERT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+    ASSERT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);
     Messages messages;
     for (const std::size_t bytes : {10u, 5000u, 50'000'000u}) {
         messages.push_back(std::make_unique<Message>(0, 1, bytes));
@@ -58,15 +58,15 @@ TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     set_port(*ranks, 1, 2, false); // the target's port: the initiator gets no event
     ASSERT_TRUE(ranks->run_until([&] { return messages.back()->done(); }, 60s));
     expect_arrived(messages);
-    EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts - 1);
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts - 1);
     EXPECT_GE(ranks->counters(0).repairs, 1u);
     EXPECT_GE(ranks->counters(1).repairs, 1u);
     set_port(*ranks, 1, 2, true);
     rest(*ranks, 1s);
     carry(*ranks, 0, 1, 1'000'000);
     rest(*ranks, 1s);
-    EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
-    EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts);
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);
+    EXPECT_EQ(ranks->peer(1, 0)->lanes.live_subchannels(), kPorts);
 }
 
 class Storms : public testing::TestWithParam<std::uint64_t> {};
@@ -78,7 +78,7 @@ void expect_nothing_under_way(Ranks& ranks, std::size_t rank) {
         if (to == rank) {
             continue;
         }
-        for (const Subchannel& subchannel : ranks.peer(rank, to)->subchannels) {
+        for (const Subchannel& subchannel : ranks.peer(rank, to)->lanes.subchannels) {
             for (const std::size_t direction : {0, 1}) {
                 EXPECT_EQ(subchannel.outstanding[direction], 0u);
                 EXPECT_EQ(subchannel.timed[direction].bytes, 0u);
@@ -179,14 +179,14 @@ TEST_P(FirstPort, IsOneOfMany) {
     }
     ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 2s));
     expect_arrived(messages);
-    EXPECT_NE(ranks->peer(0, 1)->datagram.pair, 0);
+    EXPECT_NE(ranks->peer(0, 1)->contact.datagram.pair, 0);
     set_port(*ranks, GetParam().rank, 0, true);
     go_on(*ranks, 0, 1);
     for (const std::size_t rank : {0, 1}) {
-        EXPECT_EQ(ranks->peer(rank, 1 - rank)->datagram.pair, 0) << rank;
+        EXPECT_EQ(ranks->peer(rank, 1 - rank)->contact.datagram.pair, 0) << rank;
         expect_unbroken(*ranks, rank);
         if (GetParam().connected) {
-            EXPECT_EQ(ranks->peer(rank, 1 - rank)->live_subchannels(), kPorts) << rank;
+            EXPECT_EQ(ranks->peer(rank, 1 - rank)->lanes.live_subchannels(), kPorts) << rank;
         }
     }
 }
@@ -209,11 +209,11 @@ TEST(Failover, RailsThatGoBeforeTheFirstMessage) {
         Messages messages = both_ways(*ranks, 0, 1, 2'000'000);
         ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 5s));
         expect_arrived(messages);
-        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), 1u);
+        EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), 1u);
         set_port(*ranks, 0, 0, true);
         set_port(*ranks, 1, 2, true);
         go_on(*ranks, 0, 1);
-        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+        EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);
         messages = both_ways(*ranks, 0, 1, 2'000'000);
         ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 5s));
         expect_arrived(messages);
@@ -243,8 +243,8 @@ TEST(Failover, WithoutAPathTrafficWaitsForTheFirst) {
         EXPECT_GT(ranks->counters(1).no_path_nanoseconds, 59'000'000'000u);
         set_host(*ranks, 1, true);
         go_on(*ranks, 0, 1);
-        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
-        EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts);
+        EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);
+        EXPECT_EQ(ranks->peer(1, 0)->lanes.live_subchannels(), kPorts);
     }
 }
 
@@ -293,8 +293,8 @@ TEST(Failover, ACableThatNobodyTellsOf) {
             set_cable(*ranks, 1, port, false);
             ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
             expect_arrived(messages);
-            EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts - 1);
-            EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts - 1);
+            EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts - 1);
+            EXPECT_EQ(ranks->peer(1, 0)->lanes.live_subchannels(), kPorts - 1);
             for (auto& message : messages) {
                 std::fill(message->got.begin(), message->got.end(), std::byte{0x5a});
             }
@@ -305,8 +305,8 @@ TEST(Failover, ACableThatNobodyTellsOf) {
                 EXPECT_EQ(std::count(message->got.begin(), message->got.end(), std::byte{0x5a}),
                           static_cast<std::ptrdiff_t>(message->got.size()));
             }
-            EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
-            EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts);
+            EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);
+            EXPECT_EQ(ranks->peer(1, 0)->lanes.live_subchannels(), kPorts);
             messages = both_ways(*ranks, 0, 1, 20'000'000);
             ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1s));
             expect_arrived(messages);

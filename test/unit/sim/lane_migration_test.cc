@@ -32,7 +32,7 @@ RanksOptions two_ports(std::size_t ranks = 2) {
 }
 
 std::uint32_t control_lane(Ranks& ranks, std::size_t from, std::size_t to) {
-    return ranks.peer(from, to)->control_lane;
+    return ranks.peer(from, to)->control.lane;
 }
 
 void migrate(Ranks& ranks, std::size_t from, std::size_t to, std::uint32_t control_lane) {
@@ -146,18 +146,19 @@ TEST_P(ASlowRail, MessagesAndCreditKeepTheirOrderWhileControlLanesMigrate) {
 TEST_P(ASlowRail, AConnectionIsNotClosedMeanwhile) {
     for (const std::size_t closes : {0, 1}) {
         Peer& migrating = *ranks->peer(0, 1);
-        ASSERT_EQ(migrating.state, ConnectState::open);
+        ASSERT_EQ(migrating.session.state, ConnectState::open);
         const std::uint32_t from = control_lane(*ranks, 0, 1);
         migrate(*ranks, 0, 1, 1 - from);
-        ASSERT_TRUE(migrating.lane_migration.active);
+        ASSERT_TRUE(migrating.control.migration.active);
         ranks->core(closes).selection().demote(*ranks->peer(closes, 1 - closes));
-        EXPECT_EQ(migrating.state, ConnectState::open);
+        EXPECT_EQ(migrating.session.state, ConnectState::open);
         ranks->wake(closes);
         rest(*ranks, 1ms);
-        if (migrating.state == ConnectState::open) { // else: closed once the migration was over
-            EXPECT_EQ(migrating.control_lane, 1 - from);
+        if (migrating.session.state ==
+            ConnectState::open) { // else: closed once the migration was over
+            EXPECT_EQ(migrating.control.lane, 1 - from);
         }
-        EXPECT_FALSE(migrating.lane_migration.active);
+        EXPECT_FALSE(migrating.control.migration.active);
         ping_pong(*ranks, 100'000, 1); // connects again
     }
     EXPECT_GE(ranks->counters(0).lanes_migrated, 2u); // and back, once something is learned
@@ -167,12 +168,12 @@ TEST_P(ASlowRail, AConnectionIsNotClosedMeanwhile) {
 TEST_P(ASlowRail, OnlyToASubchannelThatCanCarryIt) {
     Peer& peer = *ranks->peer(0, 1);
     migrate(*ranks, 0, 1, 0);
-    EXPECT_FALSE(peer.lane_migration.active) << "it is there";
+    EXPECT_FALSE(peer.control.migration.active) << "it is there";
     migrate(*ranks, 0, 1, 2);
-    EXPECT_FALSE(peer.lane_migration.active) << "there is none";
+    EXPECT_FALSE(peer.control.migration.active) << "there is none";
     set_port(*ranks, 0, 1, false);
     migrate(*ranks, 0, 1, 1);
-    EXPECT_FALSE(peer.lane_migration.active) << "its port is down";
+    EXPECT_FALSE(peer.control.migration.active) << "its port is down";
 }
 
 // Short messages only. A waiting rank polls all the time, or computes for `computes` in between;
@@ -215,7 +216,7 @@ protected:
 };
 
 TEST_F(ShortMessages, LeaveASlowRailThatClaimsToBeFast) {
-    ASSERT_EQ(ranks->peer(1, 0)->state, ConnectState::open);
+    ASSERT_EQ(ranks->peer(1, 0)->session.state, ConnectState::open);
     ASSERT_EQ(control_lane(*ranks, 1, 0), 1u);
     slow(1, 4);
     const Nanoseconds before = ping_pong(*ranks, 4000, 20);
@@ -341,20 +342,20 @@ TEST_F(LateLooks, TeachNothing) {
 TEST_F(ShortMessages, AConnectionIsNotClosedMeanwhile) {
     slow(1, 1000);
     Peer& peer = *ranks->peer(1, 0);
-    for (int i = 0; i < 500 && !peer.measuring.active; ++i) {
+    for (int i = 0; i < 500 && !peer.control.measuring.active; ++i) {
         ping_pong(*ranks, 100, 1);
     }
-    ASSERT_TRUE(
-        ranks->run_until([&] { return peer.measuring.active && peer.measuring.path == 1; }, 10ms));
+    ASSERT_TRUE(ranks->run_until(
+        [&] { return peer.control.measuring.active && peer.control.measuring.path == 1; }, 10ms));
     for (const std::size_t closes : {0, 1}) {
         ranks->core(closes).selection().demote(*ranks->peer(closes, 1 - closes));
         ranks->wake(closes);
         rest(*ranks, 100us);
-        EXPECT_EQ(peer.state, ConnectState::open);
-        EXPECT_TRUE(peer.measuring.active);
+        EXPECT_EQ(peer.session.state, ConnectState::open);
+        EXPECT_TRUE(peer.control.measuring.active);
     }
     rest(*ranks, 20ms);
-    EXPECT_FALSE(peer.measuring.active);
+    EXPECT_FALSE(peer.control.measuring.active);
     ping_pong(*ranks, 100, 100);
     nothing_bad(*ranks);
 }
@@ -362,20 +363,21 @@ TEST_F(ShortMessages, AConnectionIsNotClosedMeanwhile) {
 TEST_F(ShortMessages, APortThatFailsMeanwhileIsDoneWithout) {
     slow(1, 1000);
     Peer& peer = *ranks->peer(0, 1);
-    for (int i = 0; i < 500 && !peer.measuring.active; ++i) {
+    for (int i = 0; i < 500 && !peer.control.measuring.active; ++i) {
         ping_pong(*ranks, 100, 1);
     }
-    ASSERT_TRUE(
-        ranks->run_until([&] { return peer.measuring.active && peer.measuring.path == 1; }, 10ms));
+    ASSERT_TRUE(ranks->run_until(
+        [&] { return peer.control.measuring.active && peer.control.measuring.path == 1; }, 10ms));
     set_port(*ranks, 1, 1, false);
     ping_pong(*ranks, 100, 10);
-    ASSERT_TRUE(ranks->run_until([&] { return !peer.measuring.active; }, 10s));
+    ASSERT_TRUE(ranks->run_until([&] { return !peer.control.measuring.active; }, 10s));
     ping_pong(*ranks, 100, 100);
-    EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), 1u);
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), 1u);
     EXPECT_GE(ranks->counters(0).repairs, 1u);
     slow(1, 1);
     set_port(*ranks, 1, 1, true);
-    ASSERT_TRUE(ranks->run_until([&] { return ranks->peer(0, 1)->live_subchannels() == 2; }, 10s));
+    ASSERT_TRUE(
+        ranks->run_until([&] { return ranks->peer(0, 1)->lanes.live_subchannels() == 2; }, 10s));
     const std::uint64_t measured = ranks->counters(0).ports_measured;
     ping_pong(*ranks, 100, 1000);
     EXPECT_GT(ranks->counters(0).ports_measured, measured);
@@ -416,7 +418,7 @@ TEST_P(Trouble, AtTheSameMomentLosesNothing) {
         }
         Peer& peer = *ranks->peer(from, to);
         migrate(*ranks, from, to, static_cast<std::uint32_t>(random.below(2)));
-        begun += peer.lane_migration.active ? 1 : 0;
+        begun += peer.control.migration.active ? 1 : 0;
         switch (random.below(12)) {
         case 0: set_port(*ranks, from % 2, random.below(2), random.below(3) > 0); break;
         case 1: ranks->core(from).selection().demote(peer); break;
@@ -481,8 +483,8 @@ TEST(LaneMigrations, ASilentDeviceIsFoundOut) {
     plans[0].faults.push_back({.fault = fault::Fault::rail_silent, .rail = 0});
     ranks->wake(0);
     migrate(*ranks, 0, 1, 1);
-    ASSERT_TRUE(ranks->peer(0, 1)->lane_migration.active);
-    ASSERT_TRUE(ranks->run_until([&] { return ranks->peer(0, 1)->lane_migration.paused; }, 1s));
+    ASSERT_TRUE(ranks->peer(0, 1)->control.migration.active);
+    ASSERT_TRUE(ranks->run_until([&] { return ranks->peer(0, 1)->control.migration.paused; }, 1s));
     Messages messages;
     for (std::size_t i = 0; i < 3; ++i) {
         messages.push_back(std::make_unique<Message>(0, 1, 100 + i));
@@ -491,7 +493,7 @@ TEST(LaneMigrations, ASilentDeviceIsFoundOut) {
     EXPECT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1300ms));
     expect_arrived(messages);
     EXPECT_EQ(control_lane(*ranks, 0, 1), 1u);
-    EXPECT_FALSE(ranks->peer(0, 1)->lane_migration.active);
+    EXPECT_FALSE(ranks->peer(0, 1)->control.migration.active);
     expect_unbroken(*ranks, 0);
 }
 
@@ -503,9 +505,9 @@ TEST(LaneMigrations, TheOldControlLaneIsKeptIfTheNewOneGoesDown) {
     const auto ranks = make(std::move(options));
     ping_pong(*ranks, 100'000, 1);
     migrate(*ranks, 0, 1, 1);
-    ASSERT_TRUE(ranks->peer(0, 1)->lane_migration.active);
+    ASSERT_TRUE(ranks->peer(0, 1)->control.migration.active);
     set_port(*ranks, 0, 1, false);
-    EXPECT_TRUE(ranks->run_until([&] { return !ranks->peer(0, 1)->lane_migration.active; }, 1s));
+    EXPECT_TRUE(ranks->run_until([&] { return !ranks->peer(0, 1)->control.migration.active; }, 1s));
     carry(*ranks, 0, 1, 100);
     EXPECT_EQ(control_lane(*ranks, 0, 1), 0u);
     EXPECT_EQ(ranks->counters(0).lanes_migrated, 0u);

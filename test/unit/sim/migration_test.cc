@@ -51,7 +51,7 @@ void set_side_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
 
 void all_armed(Ranks& ranks, std::size_t from, std::size_t to) {
     rest(ranks, 10ms);
-    for (const Subchannel& subchannel : ranks.peer(from, to)->subchannels) {
+    for (const Subchannel& subchannel : ranks.peer(from, to)->lanes.subchannels) {
         EXPECT_EQ(subchannel.migration.state, MigrationStep::armed);
         EXPECT_EQ(subchannel.qp->query().migration, MigrationState::armed);
     }
@@ -67,7 +67,7 @@ TEST(PathMigration, AlternatePathsAreArmedFromTheConnectionOn) {
             const auto ranks = make(tree(net));
             carry(*ranks, 0, 1, 100'000);
             rest(*ranks, 10ms);
-            const std::size_t count = ranks->peer(0, 1)->subchannels.size();
+            const std::size_t count = ranks->peer(0, 1)->lanes.subchannels.size();
             EXPECT_EQ(count, ports << lmc);
             const bool any = lmc + ports > 1;
             EXPECT_EQ(ranks->counters(0).alternate_paths_armed, any ? count : 0u);
@@ -96,7 +96,7 @@ TEST(PathMigration, NotWhereItIsOffOrMissing) {
     carry(*ranks, 0, 1, 100'000);
     rest(*ranks, 10ms);
     EXPECT_EQ(ranks->counters(0).alternate_paths_armed, 0u) << "the peer does not want it";
-    EXPECT_EQ(ranks->peer(0, 1)->subchannels[0].migration.state, MigrationStep::none);
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.subchannels[0].migration.state, MigrationStep::none);
 
     net.apm = kOn;
     options = tree(net);
@@ -140,7 +140,7 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
             }
             // Subchannels of the failed port wait for it, or have a path that does not need it.
             const Peer& peer = *ranks->peer(loser, 1 - loser);
-            for (const Subchannel& subchannel : peer.subchannels) {
+            for (const Subchannel& subchannel : peer.lanes.subchannels) {
                 const bool moved = subchannel.local_rail == 1;
                 EXPECT_EQ(subchannel.migration.way, moved ? 1 : 0);
                 if (moved) {
@@ -199,8 +199,8 @@ TEST(PathMigration, OnRequestAgainAndAgain) {
         moved += 4;
         EXPECT_EQ(ranks->counters(0).path_migrations, moved);
         EXPECT_EQ(ranks->counters(1).path_migrations, moved);
-        EXPECT_EQ(ranks->peer(0, 1)->subchannels[0].migration.way, (round + 1) % 4);
-        EXPECT_EQ(ranks->peer(1, 0)->subchannels[0].migration.way, (round + 1) % 4);
+        EXPECT_EQ(ranks->peer(0, 1)->lanes.subchannels[0].migration.way, (round + 1) % 4);
+        EXPECT_EQ(ranks->peer(1, 0)->lanes.subchannels[0].migration.way, (round + 1) % 4);
     }
     nothing_bad(*ranks);
 }

@@ -40,17 +40,17 @@ std::size_t paths_between(Ranks& ranks) {
     carry(ranks, 0, 4, 1'000'000);
     const Peer& there = *ranks.peer(0, 4);
     const Peer& back = *ranks.peer(4, 0);
-    EXPECT_EQ(there.subchannels.size(), back.subchannels.size());
-    for (std::size_t i = 0; i < there.subchannels.size(); ++i) {
-        EXPECT_EQ(there.subchannels[i].path, back.subchannels[i].path);
-        EXPECT_EQ(there.subchannels[i].local_rail, back.subchannels[i].remote_rail);
-        EXPECT_EQ(there.subchannels[i].remote_rail, back.subchannels[i].local_rail);
-        const QpAttributes attributes = there.subchannels[i].qp->query();
-        EXPECT_EQ(attributes.path.lid_offset, there.subchannels[i].path);
-        EXPECT_EQ(attributes.path.source_path_bits, there.subchannels[i].path);
+    EXPECT_EQ(there.lanes.subchannels.size(), back.lanes.subchannels.size());
+    for (std::size_t i = 0; i < there.lanes.subchannels.size(); ++i) {
+        EXPECT_EQ(there.lanes.subchannels[i].path, back.lanes.subchannels[i].path);
+        EXPECT_EQ(there.lanes.subchannels[i].local_rail, back.lanes.subchannels[i].remote_rail);
+        EXPECT_EQ(there.lanes.subchannels[i].remote_rail, back.lanes.subchannels[i].local_rail);
+        const QpAttributes attributes = there.lanes.subchannels[i].qp->query();
+        EXPECT_EQ(attributes.path.lid_offset, there.lanes.subchannels[i].path);
+        EXPECT_EQ(attributes.path.source_path_bits, there.lanes.subchannels[i].path);
     }
     nothing_bad(ranks);
-    return there.subchannels.size();
+    return there.lanes.subchannels.size();
 }
 
 TEST(PathsPerPort, AreAsManyAsThePortsHaveAndTheParameterAllows) {
@@ -80,7 +80,7 @@ TEST(PathsPerPort, WhoWantsFewerIsGivenFewer) {
     const auto ranks = make(std::move(options));
     EXPECT_EQ(paths_between(*ranks), 2u);
     carry(*ranks, 0, 5, 1'000'000);
-    EXPECT_EQ(ranks->peer(0, 5)->subchannels.size(), 4u);
+    EXPECT_EQ(ranks->peer(0, 5)->lanes.subchannels.size(), 4u);
     EXPECT_EQ(ranks->counters(0).paths_most, 4u);
     EXPECT_EQ(ranks->counters(4).paths_most, 2u);
     const std::string report = ranks->core(0).report();
@@ -97,7 +97,7 @@ TEST(PathsPerPort, TakeDifferentSpines) {
     const PortIndex from = topology.hosts[0].ports[0];
     const PortIndex to = topology.hosts[4].ports[0];
     std::set<NodeIndex> spines;
-    for (const Subchannel& subchannel : ranks->peer(0, 4)->subchannels) {
+    for (const Subchannel& subchannel : ranks->peer(0, 4)->lanes.subchannels) {
         const sim::Path* path =
             ranks->world().network().path(from, topology.ports[to].lid + subchannel.path);
         ASSERT_NE(path, nullptr);
@@ -129,7 +129,7 @@ TEST(PathsPerPort, CarryWhatIsSent) {
             }
         }
         carry(*ranks, messages);
-        EXPECT_EQ(ranks->peer(0, 4)->subchannels.size(), 16u);
+        EXPECT_EQ(ranks->peer(0, 4)->lanes.subchannels.size(), 16u);
         nothing_bad(*ranks);
     }
 }
@@ -188,7 +188,7 @@ TEST(PathsPerPort, WeightsOfUnequalRailsAreKnownAndSeen) {
     const auto ranks = make(std::move(options));
     polling = ranks.get();
     carry(*ranks, 0, 1, 4'000'000);
-    const Scheduler& scheduler = *ranks->peer(1, 0)->scheduler;
+    const Scheduler& scheduler = *ranks->peer(1, 0)->lanes.scheduler;
     EXPECT_NEAR(scheduler.weight(Mix::reads, 0), 0.8, 0.04) << "from the first message on";
     for (int i = 0; i < 10; ++i) {
         carry(*ranks, 0, 1, 4'000'000);
@@ -222,12 +222,12 @@ TEST(PathsPerPort, HostsWithDifferentRails) {
                                    std::pair{2u, 1u}, std::pair{1u, 2u}}) {
         carry(*ranks, from, to, 3'000'000);
     }
-    const Subchannel& first = ranks->peer(0, 1)->subchannels[0];
+    const Subchannel& first = ranks->peer(0, 1)->lanes.subchannels[0];
     EXPECT_EQ(first.local_rail, 0u);
     EXPECT_EQ(first.remote_rail, 1u);
-    EXPECT_EQ(ranks->peer(1, 0)->subchannels[0].local_rail, 1u);
-    EXPECT_EQ(first.rate.value, 4 * ranks->peer(0, 1)->subchannels[1].rate.value);
-    EXPECT_EQ(ranks->peer(2, 1)->live_subchannels(), 1u);
+    EXPECT_EQ(ranks->peer(1, 0)->lanes.subchannels[0].local_rail, 1u);
+    EXPECT_EQ(first.rate.value, 4 * ranks->peer(0, 1)->lanes.subchannels[1].rate.value);
+    EXPECT_EQ(ranks->peer(2, 1)->lanes.live_subchannels(), 1u);
 }
 
 // A port goes down between the exchange of addresses and the first message: each rank that needs

@@ -21,7 +21,7 @@ void take_turns(Ranks& ranks, const std::vector<std::size_t>& others) {
             messages.push_back(std::make_unique<Message>(0, other, 2000 + i, i));
             messages.push_back(std::make_unique<Message>(other, 0, 3000 + i, i));
         }
-        for (int tries = 0; ranks.peer(0, other)->state != ConnectState::open; ++tries) {
+        for (int tries = 0; ranks.peer(0, other)->session.state != ConnectState::open; ++tries) {
             ASSERT_LT(tries, 200) << other;
             carry(ranks, 0, other, 10'000); // asks for it
             rest(ranks, 1ms);
@@ -34,7 +34,7 @@ void take_turns(Ranks& ranks, const std::vector<std::size_t>& others) {
 constexpr std::uint64_t kOtherBuffers = 2; // of the datagram channel
 
 std::uint32_t queue_pair_of(Ranks& ranks, std::size_t from, std::size_t to) {
-    const std::vector<Subchannel>& all = ranks.peer(from, to)->subchannels;
+    const std::vector<Subchannel>& all = ranks.peer(from, to)->lanes.subchannels;
     return all.empty() ? 0 : all.front().qp->number();
 }
 
@@ -53,7 +53,7 @@ TEST(Pool, AClosedConnectionIsMadeOfTheSameQueuePairAndRing) {
     take_turns(*ranks, {1});
     const std::uint32_t here = queue_pair_of(*ranks, 0, 1);
     const std::uint32_t there = queue_pair_of(*ranks, 1, 0);
-    const void* ring = ranks->peer(0, 1)->ring_memory->address();
+    const void* ring = ranks->peer(0, 1)->in.ring_memory->address();
     take_turns(*ranks, {2});
     EXPECT_EQ(ranks->counters(0).connections_kept, 1u);
     EXPECT_EQ(ranks->counters(0).queue_pairs, 1u);
@@ -64,7 +64,7 @@ TEST(Pool, AClosedConnectionIsMadeOfTheSameQueuePairAndRing) {
         take_turns(*ranks, {1});
         EXPECT_EQ(queue_pair_of(*ranks, 0, 1), here);
         EXPECT_EQ(queue_pair_of(*ranks, 1, 0), there);
-        EXPECT_EQ(ranks->peer(0, 1)->ring_memory->address(), ring);
+        EXPECT_EQ(ranks->peer(0, 1)->in.ring_memory->address(), ring);
         take_turns(*ranks, {2});
     }
     EXPECT_EQ(ranks->counters(0).connections_reused, 10u);
@@ -94,7 +94,7 @@ TEST(Pool, WhoWasClosedLongestAgoIsGivenUpFirst) {
     take_turns(*ranks, {1, 2, 3, 4}); // 1's is destroyed, 2's and 3's are kept
     EXPECT_EQ(ranks->counters(0).connections_kept, 2u);
     EXPECT_EQ(ranks->counters(0).buffers, kOtherBuffers + 3);
-    EXPECT_EQ(ranks->peer(0, 1)->ring_memory, nullptr);
+    EXPECT_EQ(ranks->peer(0, 1)->in.ring_memory, nullptr);
     take_turns(*ranks, {1});
     EXPECT_EQ(ranks->counters(0).connections_reused, 0u);
     EXPECT_EQ(ranks->counters(1).connections_reused, 1u) << "the other side has kept its own";
@@ -131,8 +131,8 @@ TEST(Pool, GivesWayToConnectionsThatThereIsNoRoomForOtherwise) {
         take_turns(*ranks, {3});                        // 2's is closed for it, 1's is destroyed
         EXPECT_EQ(faults.log.count(what), 1u);
         EXPECT_EQ(ranks->counters(0).connections_kept, 1u);
-        EXPECT_EQ(ranks->peer(0, 1)->ring_memory, nullptr);
-        EXPECT_NE(ranks->peer(0, 2)->ring_memory, nullptr);
+        EXPECT_EQ(ranks->peer(0, 1)->in.ring_memory, nullptr);
+        EXPECT_NE(ranks->peer(0, 2)->in.ring_memory, nullptr);
         EXPECT_EQ(ranks->counters(0).connections_open, 1u);
         EXPECT_TRUE(ranks->messages(0).empty()) << ranks->messages(0).front();
         take_turns(*ranks, {1, 2});

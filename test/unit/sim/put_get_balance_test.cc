@@ -224,9 +224,9 @@ TEST(PutGetBalance, WhatIsQueuedIsOutstanding) {
     traffic.start_epoch(kMiB);
     EXPECT_GT(traffic.queued(), before);
     EXPECT_EQ(traffic.outstanding(), kMost);
-    EXPECT_EQ(traffic.peer()->one_sided, kMost);
+    EXPECT_EQ(traffic.peer()->transfers.one_sided, kMost);
     traffic.wait();
-    EXPECT_EQ(traffic.peer()->one_sided, 0u);
+    EXPECT_EQ(traffic.peer()->transfers.one_sided, 0u);
 }
 
 // Another caller goes on with gets, so that some are always in flight.
@@ -270,7 +270,7 @@ TEST(PutGetBalance, IsForgotten) {
         traffic.wait();
         EXPECT_EQ(traffic.queued() > before, epoch < 8) << epoch;
     }
-    EXPECT_EQ(traffic.peer()->put_get_balance, nullptr);
+    EXPECT_EQ(traffic.peer()->transfers.put_get_balance, nullptr);
     traffic.learn();
     EXPECT_GT(traffic.queued(), before) << "and learnt again";
 }
@@ -356,7 +356,7 @@ TEST(PutGetBalance, ThePeerDiesWhileSomeAreQueued) {
             << fault_tolerance;
         EXPECT_GT(traffic.failed(), kMost / 2);
         EXPECT_EQ(traffic.outstanding(), 0u);
-        EXPECT_EQ(traffic.peer()->users, 0u);
+        EXPECT_EQ(traffic.peer()->transfers.users, 0u);
         traffic.forget_operations();
     }
 }
@@ -395,8 +395,8 @@ TEST(Directions, AreLearntApart) {
         traffic.start(OPAL_COMMON_ADAPTIB_GET, kMiB);
         traffic.wait();
     }
-    const Scheduler& scheduler = *traffic.peer()->scheduler;
-    const std::uint32_t first = traffic.peer()->subchannels[0].remote_rail == 0 ? 0 : 1;
+    const Scheduler& scheduler = *traffic.peer()->lanes.scheduler;
+    const std::uint32_t first = traffic.peer()->lanes.subchannels[0].remote_rail == 0 ? 0 : 1;
     EXPECT_NEAR(scheduler.weight(Mix::reads, first), 0.2, 0.01);
     EXPECT_NEAR(scheduler.weight(Mix::writes, first), 0.8, 0.01);
     const std::string report = traffic.ranks->core(0).report();

@@ -43,7 +43,8 @@ const std::size_t kSizes[] = {0, 1, 8, 31, 64, 1000, 4000, 8192, 8193, 65'536, 1
 
 bool is_shared(Ranks& ranks, std::size_t from, std::size_t to) {
     const Peer& peer = *ranks.peer(from, to);
-    return peer.state == ConnectState::open && peer.shared && peer.ring_out != nullptr;
+    return peer.session.state == ConnectState::open && peer.connection.shared &&
+           peer.out.ring != nullptr;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ Spread spread_of(Ranks& ranks, std::size_t rank) {
             continue;
         }
         const Peer& peer = *ranks.peer(rank, to);
-        const SharedQueuePair& view = *peer.shared_queue_pair(peer.subchannels[0]);
+        const SharedQueuePair& view = *peer.shared_queue_pair(peer.lanes.subchannels[0]);
         ++spread.initiators[view.number()];
         ++spread.targets[view.own_target()];
     }
@@ -234,9 +235,9 @@ TEST_P(SharingSwitches, UpAndDownWhileMessagesFly) {
     Random random(7);
     stream(*ranks, 600, [&](int step) {
         const Peer& peer = *ranks->peer(0, 1);
-        shared += peer.state == ConnectState::open && peer.shared ? 1 : 0;
-        own += peer.state == ConnectState::open && !peer.shared ? 1 : 0;
-        none += peer.state == ConnectState::idle ? 1 : 0;
+        shared += peer.session.state == ConnectState::open && peer.connection.shared ? 1 : 0;
+        own += peer.session.state == ConnectState::open && !peer.connection.shared ? 1 : 0;
+        none += peer.session.state == ConnectState::idle ? 1 : 0;
         const bool up = step / 12 % 2 == 0;
         for (std::size_t from = 0; from < 2; ++from) {
             if (random.below(3) == 0) {
@@ -286,8 +287,8 @@ TEST(SharedRing, TheBusiestGetQueuePairsTheOthersShare) {
         std::size_t rings = 0;
         for (std::size_t from = 1; from < kRanks; ++from) {
             const Peer& peer = *ranks->peer(0, from);
-            rings += peer.state == ConnectState::open && peer.ring_in.has_value() ? 1 : 0;
-            EXPECT_EQ(peer.state == ConnectState::open && !peer.shared,
+            rings += peer.session.state == ConnectState::open && peer.in.ring.has_value() ? 1 : 0;
+            EXPECT_EQ(peer.session.state == ConnectState::open && !peer.connection.shared,
                       from >= busy && from < busy + 3)
                 << from << " while from " << busy << " on they are busy";
         }
@@ -312,7 +313,8 @@ TEST(SharedRing, AsManyShareAsThereAreInitiators) {
         std::vector<std::size_t> all;
         for (std::size_t from = 1; from < kRanks; ++from) {
             const Peer& peer = *ranks->peer(0, from);
-            if (peer.state == state && (state == ConnectState::idle || peer.shared == shared)) {
+            if (peer.session.state == state &&
+                (state == ConnectState::idle || peer.connection.shared == shared)) {
                 all.push_back(from);
             }
         }
@@ -366,8 +368,8 @@ TEST(SharedRing, WhereThereIsRoomAgainNobodyShares) {
     }
     const Peer& peer = *ranks->peer(0, 2);
     EXPECT_GE(ranks->counters(0).selections, enough);
-    EXPECT_EQ(peer.state, ConnectState::open);
-    EXPECT_FALSE(peer.shared);
+    EXPECT_EQ(peer.session.state, ConnectState::open);
+    EXPECT_FALSE(peer.connection.shared);
     nothing_bad(*ranks);
 }
 

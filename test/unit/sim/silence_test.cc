@@ -67,7 +67,7 @@ public:
         ranks = make(std::move(options));
         carry(*ranks, 0, 1, 1'000'000);
         carry(*ranks, 1, 0, 10);
-        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), shape.ports);
+        EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), shape.ports);
     }
 
     void set_silent(std::size_t rank, std::uint32_t rail, bool silent) {
@@ -86,7 +86,7 @@ public:
     }
     void expect_connected_by_all() {
         for (const std::size_t rank : {0, 1}) {
-            EXPECT_EQ(ranks->peer(rank, 1 - rank)->live_subchannels(), ports_) << rank;
+            EXPECT_EQ(ranks->peer(rank, 1 - rank)->lanes.live_subchannels(), ports_) << rank;
             EXPECT_EQ(ranks->counters(rank).connections_failed, 0u);
             EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
         }
@@ -149,7 +149,8 @@ TEST_P(ASilentDevice, IsFoundOut) {
     EXPECT_LT(took, kTimeout + kRepair);
     expect_whole(messages);
     EXPECT_GE(world.ranks->counters(GetParam().rank).repairs, 1u);
-    EXPECT_EQ(world.ranks->peer(GetParam().rank, 1 - GetParam().rank)->live_subchannels(), 1u);
+    EXPECT_EQ(world.ranks->peer(GetParam().rank, 1 - GetParam().rank)->lanes.live_subchannels(),
+              1u);
     world.set_silent(GetParam().rank, GetParam().rail, false);
     for (int i = 0; i < 10; ++i) {
         rest(*world.ranks, 500ms);
@@ -262,7 +263,7 @@ TEST(Silence, DevicesAreToldHowLongTheyWaitForAnAnswer) {
     for (const Answers& answers : {Answers{1000, 6, 18}, Answers{1, 0, 8}, Answers{67, 3, 14},
                                    Answers{68, 7, 15}, Answers{1'000'000, 1, 28}}) {
         World2 world({}, answers);
-        for (const Subchannel& subchannel : world.ranks->peer(0, 1)->subchannels) {
+        for (const Subchannel& subchannel : world.ranks->peer(0, 1)->lanes.subchannels) {
             EXPECT_EQ(subchannel.qp->query().timeout, answers.code);
             EXPECT_EQ(subchannel.qp->query().retry_count, answers.retries);
         }

@@ -23,7 +23,9 @@ RanksOptions two_rails() {
 }
 
 // Returns the first rail's share of the bytes that rank 1 reads, in long messages.
-double share_of_first(Ranks& ranks) { return ranks.peer(1, 0)->scheduler->weight(Mix::reads, 0); }
+double share_of_first(Ranks& ranks) {
+    return ranks.peer(1, 0)->lanes.scheduler->weight(Mix::reads, 0);
+}
 
 // An adapter works off requests while others are posted: the second rail begins when the first
 // rail's request is posted already. If each stripe's time began when it was posted itself, or

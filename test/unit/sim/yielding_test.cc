@@ -63,7 +63,7 @@ Nanoseconds put_beside(Busy busy, char* policy) {
         return false;
     };
     ranks->run_until(go_on, 50ms);
-    EXPECT_EQ(ranks->peer(1, 2)->state, ConnectState::open);
+    EXPECT_EQ(ranks->peer(1, 2)->session.state, ConnectState::open);
     memory.start(0, 1, OPAL_COMMON_ADAPTIB_PUT, value, put);
     const Nanoseconds began = ranks->now(0);
     ranks->run_until([&] { return go_on() || put.done; }, 5s);

@@ -4,6 +4,7 @@
 // Purpose: queues that never allocate and from whose middle an element is removed in O(1).
 //     struct Task { ListLink<Task> link; };
 //     IntrusiveList<Task, &Task::link> tasks;
+// The link may be in a part of the element: IntrusiveList<Task, &Task::part, &Part::link>.
 // Invariant: the linked elements form a ring (the last one's next is the first), so an element is
 //   in a list exactly if its next is not null.
 // Ownership: elements are the caller's; one must not move or die while it is linked. The list never
@@ -24,7 +25,7 @@ template <class T> struct ListLink {
     bool linked() const { return next != nullptr; }
 };
 
-template <class T, ListLink<T> T::*kLink> class IntrusiveList {
+template <class T, auto... kPath> class IntrusiveList {
 public:
     IntrusiveList() = default;
     IntrusiveList(const IntrusiveList&) = delete;
@@ -78,8 +79,8 @@ public:
     }
 
 private:
-    static ListLink<T>& link(T& element) { return element.*kLink; }
-    static const ListLink<T>& link(const T& element) { return element.*kLink; }
+    static ListLink<T>& link(T& element) { return (element.*....*kPath); }
+    static const ListLink<T>& link(const T& element) { return (element.*....*kPath); }
 
     // In a ring the place before the first is the place after the last.
     void insert_before_first(T& element) {

@@ -63,7 +63,7 @@ private:
     void begin_to_flush(Peer& peer);
     void leave(Peer& peer);
 
-    IntrusiveList<Peer, &Peer::closing_link> closing_;
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::closing_link> closing_;
     const ConnectContext& context_;
     ControlLanes& lanes_;
     HandshakeMessages& messages_;

@@ -35,7 +35,7 @@ bool waits(const Subchannel& subchannel) {
 
 // Returns why a pending connect last failed.
 std::string last_error_of(const Peer& peer) {
-    for (const Subchannel& subchannel : peer.subchannels) {
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
         if (waits(subchannel) && !subchannel.cm_connect.why.empty()) {
             return subchannel.cm_connect.why;
         }
@@ -47,20 +47,20 @@ std::string last_error_of(const Peer& peer) {
 
 void CmConnects::prepare(Peer& peer, const ConnectBody& body, bool asks) {
     leave(peer);
-    peer.cm_connect = {};
-    peer.cm_connect.asks = asks;
-    peer.cm_connect.began = context_.options.attended->now();
-    Token token{context_.options.key, peer.address.key, context_.options.self, peer.connection,
-                body.connection};
+    peer.connection.cm_connect = {};
+    peer.connection.cm_connect.asks = asks;
+    peer.connection.cm_connect.began = context_.options.attended->now();
+    Token token{context_.options.key, peer.contact.address.key, context_.options.self,
+                peer.connection.number, body.connection};
     if (!asks) {
-        token = {peer.address.key, context_.options.key, peer.name, body.connection,
-                 peer.connection};
+        token = {peer.contact.address.key, context_.options.key, peer.contact.name, body.connection,
+                 peer.connection.number};
     }
-    std::memcpy(peer.cm_connect.token.data(), &token, sizeof token);
+    std::memcpy(peer.connection.cm_connect.token.data(), &token, sizeof token);
 }
 
 bool CmConnects::begin(Peer& peer) {
-    if (std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
+    if (std::none_of(peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(), waits)) {
         return false;
     }
     connecting_.push_back(peer);
@@ -68,14 +68,14 @@ bool CmConnects::begin(Peer& peer) {
 }
 
 void CmConnects::leave(Peer& peer) {
-    if (peer.cm_connect_link.linked()) {
+    if (peer.connection.cm_connect_link.linked()) {
         connecting_.remove(peer);
     }
 }
 
 Peer* CmConnects::find(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel) {
     for (Peer* peer = connecting_.front(); peer != nullptr; peer = connecting_.next(*peer)) {
-        for (Subchannel& each : peer->subchannels) {
+        for (Subchannel& each : peer->lanes.subchannels) {
             if (each.has(rail, qp_number) && waits(each)) {
                 subchannel = &each;
                 return peer;
@@ -89,8 +89,8 @@ void CmConnects::on_connected(std::uint32_t rail, std::uint32_t qp_number) {
     Subchannel* subchannel = nullptr;
     if (Peer* peer = find(rail, qp_number, subchannel); peer != nullptr) {
         subchannel->cm_connect.step = CmConnectStep::connected;
-        peer->cm_connect.first_cm_connected =
-            std::min(peer->cm_connect.first_cm_connected, context_.options.attended->now());
+        peer->connection.cm_connect.first_cm_connected = std::min(
+            peer->connection.cm_connect.first_cm_connected, context_.options.attended->now());
     }
 }
 
@@ -122,15 +122,15 @@ void CmConnects::advance() {
 
 void CmConnects::advance_one(Peer& peer) {
     const Nanoseconds now = context_.options.attended->now();
-    if (!peer.cm_connect.asks) {
+    if (!peer.connection.cm_connect.asks) {
         if (is_late(peer, now)) {
             listener_.on_cm_connect_failed(
-                peer, "for " + whole_seconds_text(now - peer.cm_connect.began) +
+                peer, "for " + whole_seconds_text(now - peer.connection.cm_connect.began) +
                           " the other side has not confirmed the connection");
         }
         return;
     }
-    for (Subchannel& subchannel : peer.subchannels) {
+    for (Subchannel& subchannel : peer.lanes.subchannels) {
         SubchannelCmConnect& cm_connect = subchannel.cm_connect;
         if (waits(subchannel) && now >= cm_connect.again_at) {
             if (cm_connect.step == CmConnectStep::under_way) {
@@ -142,15 +142,15 @@ void CmConnects::advance_one(Peer& peer) {
         }
     }
     const bool late = is_late(peer, now);
-    if (late || std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
+    if (late || std::none_of(peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(), waits)) {
         end(peer);
-    } else if (!late_reported_ && now >= peer.cm_connect.began + kReportAfter &&
-               peer.cm_connect.first_cm_connected == Nanoseconds::max()) {
+    } else if (!late_reported_ && now >= peer.connection.cm_connect.began + kReportAfter &&
+               peer.connection.cm_connect.first_cm_connected == Nanoseconds::max()) {
         late_reported_ = true;
         const Nanoseconds patience = context_.options.liveness->patience();
         const bool limited = patience < Nanoseconds::max();
         context_.listener.on_notice(
-            "A connection to host " + peer.address.host + " has not come up for " +
+            "A connection to host " + peer.contact.address.host + " has not come up for " +
             whole_seconds_text(kReportAfter) + ": " + last_error_of(peer) + ". Attempts go on" +
             (limited ? ", for " + whole_seconds_text(patience) + " in all" : "") +
             " (opal_common_adaptib_partition_timeout; other connections may have the same "
@@ -175,16 +175,16 @@ bool CmConnects::is_unanswered(const Peer& peer) {
         const std::string& why = subchannel.cm_connect.why;
         return waits(subchannel) && !why.empty() && why != kNoAnswer;
     };
-    return std::none_of(peer.subchannels.begin(), peer.subchannels.end(), refused);
+    return std::none_of(peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(), refused);
 }
 
 Nanoseconds CmConnects::ends_at(const Peer& peer) const {
-    const PeerCmConnect& cm_connect = peer.cm_connect;
+    const PeerCmConnect& cm_connect = peer.connection.cm_connect;
     if (cm_connect.first_cm_connected != Nanoseconds::max()) {
         return cm_connect.first_cm_connected + kGrace;
     }
     const Nanoseconds patience = context_.options.liveness->patience();
-    if (peer.repair.active && cm_connect.asks) {
+    if (peer.interruption.repair.active && cm_connect.asks) {
         return cm_connect.began + std::min(kRepairGrace, patience);
     }
     if (patience == Nanoseconds::max()) {
@@ -198,12 +198,12 @@ Nanoseconds CmConnects::ends_at(const Peer& peer) const {
 
 // Returns true if the time limit is over. A peer that may be alive is waited for.
 bool CmConnects::is_late(Peer& peer, Nanoseconds now) {
-    const PeerCmConnect& cm_connect = peer.cm_connect;
+    const PeerCmConnect& cm_connect = peer.connection.cm_connect;
     if (now < ends_at(peer)) {
         return false;
     }
     const bool limited = cm_connect.first_cm_connected != Nanoseconds::max() ||
-                         (peer.repair.active && cm_connect.asks);
+                         (peer.interruption.repair.active && cm_connect.asks);
     return limited || !is_unanswered(peer) ||
            !context_.options.witness->may_live(peer, cm_connect.began);
 }
@@ -212,8 +212,8 @@ Nanoseconds CmConnects::next_step() const {
     Nanoseconds next = Nanoseconds::max();
     for (const Peer* peer = connecting_.front(); peer != nullptr; peer = connecting_.next(*peer)) {
         next = std::min(next, ends_at(*peer));
-        for (const Subchannel& subchannel : peer->subchannels) {
-            if (peer->cm_connect.asks && waits(subchannel)) {
+        for (const Subchannel& subchannel : peer->lanes.subchannels) {
+            if (peer->connection.cm_connect.asks && waits(subchannel)) {
                 next = std::min(next, subchannel.cm_connect.again_at);
             }
         }
@@ -226,22 +226,23 @@ Nanoseconds CmConnects::next_step() const {
 void CmConnects::end(Peer& peer) {
     const std::string why = last_error_of(peer);
     leave(peer);
-    for (Subchannel& subchannel : peer.subchannels) {
+    for (Subchannel& subchannel : peer.lanes.subchannels) {
         if (waits(subchannel)) {
             queue_pairs_.lose_path(
                 peer, subchannel,
                 subchannel.cm_connect.why.empty() ? why : std::string(subchannel.cm_connect.why));
         }
     }
-    if (peer.live_subchannels() > 0) {
+    if (peer.lanes.live_subchannels() > 0) {
         listener_.on_paths_connected(peer);
-    } else if (peer.repair.active) {
+    } else if (peer.interruption.repair.active) {
         listener_.on_no_path(peer);
     } else {
-        listener_.on_cm_connect_failed(
-            peer, "for " +
-                      whole_seconds_text(context_.options.attended->now() - peer.cm_connect.began) +
-                      " no connection could be made: " + why);
+        listener_.on_cm_connect_failed(peer,
+                                       "for " +
+                                           whole_seconds_text(context_.options.attended->now() -
+                                                              peer.connection.cm_connect.began) +
+                                           " no connection could be made: " + why);
     }
 }
 

@@ -77,7 +77,7 @@ private:
     bool is_late(Peer& peer, Nanoseconds now);
     Nanoseconds next_step() const;
 
-    IntrusiveList<Peer, &Peer::cm_connect_link> connecting_;
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::cm_connect_link> connecting_;
     const ConnectContext& context_;
     QueuePairs& queue_pairs_;
     CmConnectListener& listener_;

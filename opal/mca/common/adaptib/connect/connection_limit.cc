@@ -56,9 +56,9 @@ void ConnectionLimit::begin_to_look(Nanoseconds now) {
 
 void ConnectionLimit::wait(Peer& peer, Nanoseconds not_before) {
     const Nanoseconds now = context_.options.clock->now();
-    peer.activity.ask_at = peer.activity.urgent_at = not_before;
-    peer.activity.messages = peer.messages();
-    peer.activity.active = now;
+    peer.connection.activity.ask_at = peer.connection.activity.urgent_at = not_before;
+    peer.connection.activity.messages = peer.messages();
+    peer.connection.activity.active = now;
     begin_to_look(now);
     wanted_.push_back(peer);
 }
@@ -70,9 +70,10 @@ void ConnectionLimit::wait_with_self() {
 }
 
 void ConnectionLimit::look(Peer& peer, Nanoseconds now) {
-    if (const std::uint32_t messages = peer.messages(); messages != peer.activity.messages) {
-        peer.activity.messages = messages;
-        peer.activity.active = now;
+    if (const std::uint32_t messages = peer.messages();
+        messages != peer.connection.activity.messages) {
+        peer.connection.activity.messages = messages;
+        peer.connection.activity.active = now;
     }
 }
 
@@ -112,8 +113,8 @@ void ConnectionLimit::serve() {
 
 // A peer that was active since the last check, however long ago that was, has its turn.
 bool ConnectionLimit::still_wanted(const Peer& peer, Nanoseconds now) const {
-    return peer.users > 0 || now - peer.activity.active < kPatience ||
-           peer.activity.active >= last_look_;
+    return peer.transfers.users > 0 || now - peer.connection.activity.active < kPatience ||
+           peer.connection.activity.active >= last_look_;
 }
 
 // Serves waiting peers: with `first` those that are chosen or cannot do without, otherwise the
@@ -122,18 +123,19 @@ void ConnectionLimit::serve_some(Nanoseconds now, bool first) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
         look(peer, now);
-        if ((peer.activity.chosen || needs(peer)) != first) {
+        if ((peer.connection.activity.chosen || needs(peer)) != first) {
             wanted_.push_back(peer);
-        } else if (peer.state == ConnectState::open && peer.shared &&
-                   peer.activity.preference == SharingPreference::own && still_wanted(peer, now)) {
+        } else if (peer.session.state == ConnectState::open && peer.connection.shared &&
+                   peer.connection.activity.preference == SharingPreference::own &&
+                   still_wanted(peer, now)) {
             if (has_room() && is_unused(peer)) {
                 closings_.start(peer); // after that it is requested
             } else {
                 wanted_.push_back(peer);
             }
-        } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
-            peer.messages_sent = 0;
-            peer.activity.required = false;
+        } else if (peer.session.state != ConnectState::idle || !still_wanted(peer, now)) {
+            peer.flow.messages_sent = 0;
+            peer.connection.activity.required = false;
         } else if (!may_ask(peer, now) || !has_room() || !listener_.on_room(peer)) {
             wanted_.push_back(peer);
         }
@@ -141,11 +143,11 @@ void ConnectionLimit::serve_some(Nanoseconds now, bool first) {
 }
 
 bool ConnectionLimit::may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const {
-    if (peer.state != ConnectState::open || !is_unused(peer)) {
+    if (peer.session.state != ConnectState::open || !is_unused(peer)) {
         return false;
     }
-    const Nanoseconds idle = now - peer.activity.active;
-    if (peer.activity.chosen) {
+    const Nanoseconds idle = now - peer.connection.activity.active;
+    if (peer.connection.activity.chosen) {
         return idle >= (who.needs ? kIdleTime : context_.options.chosen_idle);
     }
     return who.chosen || idle >= kIdleTime;
@@ -156,7 +158,7 @@ ConnectionLimit::Waiting ConnectionLimit::who_waits(Nanoseconds now) const {
     who.needs = self_waits();
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
         if (may_ask(*peer, now)) {
-            who.chosen = who.chosen || peer->activity.chosen;
+            who.chosen = who.chosen || peer->connection.activity.chosen;
             who.needs = who.needs || needs(*peer);
         }
     }
@@ -169,7 +171,8 @@ Peer* ConnectionLimit::to_be_closed(Nanoseconds now) const {
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
         if (takes_room(*peer) && may_be_closed(*peer, now, who) &&
-            (longest == nullptr || peer->activity.active < longest->activity.active)) {
+            (longest == nullptr ||
+             peer->connection.activity.active < longest->connection.activity.active)) {
             longest = peer;
         }
     }
@@ -200,9 +203,10 @@ void ConnectionLimit::ask_to_yield(Nanoseconds now) {
     }
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
-        if (takes_room(*peer) && peer->state == ConnectState::open &&
-            now - peer->activity.turn_began >= kTurn &&
-            (longest == nullptr || peer->activity.turn_began < longest->activity.turn_began)) {
+        if (takes_room(*peer) && peer->session.state == ConnectState::open &&
+            now - peer->connection.activity.turn_began >= kTurn &&
+            (longest == nullptr ||
+             peer->connection.activity.turn_began < longest->connection.activity.turn_began)) {
             longest = peer;
         }
     }
@@ -213,19 +217,19 @@ void ConnectionLimit::ask_to_yield(Nanoseconds now) {
 
 void ConnectionLimit::enter(Peer& peer) {
     slots_.push_back(peer);
-    shared_slots_ += peer.shared ? 1 : 0;
+    shared_slots_ += peer.connection.shared ? 1 : 0;
     context_.counters.connections_shared = shared_slots_;
 }
 
 void ConnectionLimit::leave(Peer& peer) {
     slots_.remove(peer);
-    shared_slots_ -= peer.shared ? 1 : 0;
+    shared_slots_ -= peer.connection.shared ? 1 : 0;
     context_.counters.connections_shared = shared_slots_;
     look_at_ = Nanoseconds{0}; // there may be room now
 }
 
 void ConnectionLimit::stop_waiting(Peer& peer) {
-    if (peer.wanted_link.linked()) {
+    if (peer.connection.wanted_link.linked()) {
         wanted_.remove(peer);
     }
 }

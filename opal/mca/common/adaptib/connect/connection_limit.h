@@ -100,7 +100,7 @@ private:
     Waiting who_waits(Nanoseconds now) const;
     bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
     bool takes_room(const Peer& peer) const {
-        return !peer.shared || context_.options.sharing == Sharing::all;
+        return !peer.connection.shared || context_.options.sharing == Sharing::all;
     }
     void ask_to_yield(Nanoseconds now);
 
@@ -108,9 +108,9 @@ private:
     Closings& closings_;
     Yielding& yielding_;
     RoomListener& listener_;
-    IntrusiveList<Peer, &Peer::slot_link> slots_;
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::slot_link> slots_;
     std::size_t shared_slots_ = 0; // slots of connections over shared queue pairs
-    IntrusiveList<Peer, &Peer::wanted_link> wanted_;
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::wanted_link> wanted_;
     Nanoseconds look_at_{0};
     Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait
     Nanoseconds last_look_{0};

@@ -10,15 +10,15 @@ namespace adaptib {
 // Makes queue pairs in the state INIT and a ring for the peer to write into, unless they exist
 // already.
 Status ConnectionManager::prepare(Peer& peer) {
-    if (!peer.subchannels.empty()) {
+    if (!peer.lanes.subchannels.empty()) {
         return kOk;
     }
     pool_.leave(peer);
     Status status = queue_pairs_.make_all(peer);
-    peer.kept.clear(); // those of paths that cannot be used
+    peer.connection.pooled.clear(); // those of paths that cannot be used
     if (status.ok()) {
         context_.counters.paths_most =
-            std::max<std::uint64_t>(context_.counters.paths_most, peer.live_subchannels());
+            std::max<std::uint64_t>(context_.counters.paths_most, peer.lanes.live_subchannels());
         limit_.enter(peer);
         status = offered_rings_.offer(peer);
     }
@@ -30,11 +30,11 @@ Status ConnectionManager::prepare(Peer& peer) {
 }
 
 void ConnectionManager::drop_queue_pairs(Peer& peer) {
-    if (peer.slot_link.linked()) {
+    if (peer.connection.slot_link.linked()) {
         limit_.leave(peer);
     }
     drop_queue_pairs_of(peer);
-    peer.subchannels.clear();
+    peer.lanes.subchannels.clear();
 }
 
 void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
@@ -44,24 +44,25 @@ void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
 
 Status ConnectionManager::open_loopback(Peer& self) {
     Status status = queue_pairs_.make_all(self);
-    for (std::size_t i = 0; i < self.subchannels.size() && status.ok(); ++i) {
-        Subchannel& subchannel = self.subchannels[i];
+    for (std::size_t i = 0; i < self.lanes.subchannels.size() && status.ok(); ++i) {
+        Subchannel& subchannel = self.lanes.subchannels[i];
         if (subchannel.qp == nullptr) {
             continue;
         }
         const std::uint32_t number = subchannel.qp->number();
-        status = queue_pairs_.connect(self, subchannel,
-                                      {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
-                                       QueuePairs::first_packet(self.connection, number), 0});
+        status =
+            queue_pairs_.connect(self, subchannel,
+                                 {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
+                                  QueuePairs::first_packet(self.connection.number, number), 0});
     }
     if (!status.ok()) {
-        self.subchannels.clear();
+        self.lanes.subchannels.clear();
         if (limit_.no_room_says(status)) {
             limit_.wait_with_self();
         }
         return status;
     }
-    self.state = ConnectState::open;
+    self.session.state = ConnectState::open;
     ++context_.counters.connections_open;
     return kOk;
 }
@@ -88,7 +89,7 @@ void ConnectionManager::on_unsent(Peer& peer, Status status) {
 }
 
 void ConnectionManager::fail(Peer& peer, Status status, const std::string& what) {
-    if (peer.state != ConnectState::open && peer.state != ConnectState::closing) {
+    if (peer.session.state != ConnectState::open && peer.session.state != ConnectState::closing) {
         // Otherwise work is outstanding: break_off lets it complete.
         close(peer, ConnectState::failed);
     }
@@ -97,7 +98,7 @@ void ConnectionManager::fail(Peer& peer, Status status, const std::string& what)
 
 void ConnectionManager::leave(Peer& peer, ConnectState state) {
     messages_.forget(peer);
-    if (peer.state == ConnectState::open || peer.state == ConnectState::closing) {
+    if (peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing) {
         --context_.counters.connections_open;
     }
     closings_.forget(peer);
@@ -107,16 +108,16 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     measurement_.stop(peer);
     repairs_.leave(peer);
     cm_connects_.leave(peer);
-    const std::uint32_t expected = peer.repair.expected;
-    peer.repair = {};
-    peer.repair.expected = expected;
-    peer.repairable = peer.ring_broken = false;
-    peer.state = state;
-    peer.ring_out.reset();
-    peer.answers = nullptr;
-    peer.ring_paused.reset();
+    const std::uint32_t expected = peer.interruption.repair.expected;
+    peer.interruption.repair = {};
+    peer.interruption.repair.expected = expected;
+    peer.session.repairable = peer.session.ring_broken = false;
+    peer.session.state = state;
+    peer.out.ring.reset();
+    peer.transfers.answers = nullptr;
+    peer.connection.ring_paused.reset();
     if (state == ConnectState::failed) {
-        peer.datagrams.retransmitter().forget(peer.datagram);
+        peer.contact.channel.retransmitter().forget(peer.contact.datagram);
     }
 }
 
@@ -124,7 +125,7 @@ void ConnectionManager::break_off(Peer& peer) {
     SharedDraining::stop(peer);
     leave(peer, ConnectState::failed);
     pool_.give_up(peer);
-    if (peer.slot_link.linked()) {
+    if (peer.connection.slot_link.linked()) {
         limit_.leave(peer);
     }
     ++context_.counters.connections_failed;
@@ -146,16 +147,16 @@ void ConnectionManager::keep(Peer& peer) {
         close(peer, ConnectState::idle);
         return;
     }
-    const std::uint64_t used = peer.ring_in.has_value() ? peer.ring_in->consumed() : 0;
+    const std::uint64_t used = peer.in.ring.has_value() ? peer.in.ring->consumed() : 0;
     leave(peer, ConnectState::idle);
     offered_rings_.withdraw(peer);
     OfferedRings::clean(peer, used * kRingUnit);
-    std::vector<std::unique_ptr<QueuePair>> kept(peer.subchannels.size());
-    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        std::unique_ptr<QueuePair> qp = queue_pairs_.take(peer, peer.subchannels[i]);
-        const bool cm_connected =
-            queue_pairs_.needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
-        if (!cm_connected && !peer.shared) {
+    std::vector<std::unique_ptr<QueuePair>> kept(peer.lanes.subchannels.size());
+    for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+        std::unique_ptr<QueuePair> qp = queue_pairs_.take(peer, peer.lanes.subchannels[i]);
+        const bool cm_connected = queue_pairs_.needs_cm_connect(
+            peer, peer.lanes.subchannels[i]); // it keeps its rdma_cm id
+        if (!cm_connected && !peer.connection.shared) {
             kept[i] = std::move(qp);
         }
     }
@@ -166,19 +167,20 @@ void ConnectionManager::keep(Peer& peer) {
 void ConnectionManager::on_closing_agreed(Peer& peer) {
     constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is requested again
     context_.listener.on_ring_final(peer);
-    if (peer.state != ConnectState::closing) {
+    if (peer.session.state != ConnectState::closing) {
         return; // what was in the ring has broken the connection
     }
-    const bool yielded = peer.yields;
+    const bool yielded = peer.transfers.yields;
     keep(peer);
     ++context_.counters.connections_closed;
-    peer.activity.asks_itself = false;
-    peer.messages_sent = 0;
-    if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
+    peer.connection.activity.asks_itself = false;
+    peer.flow.messages_sent = 0;
+    if (yielded &&
+        !peer.connection.wanted_link.linked()) { // others first, at the other end as well
         limit_.wait(peer, context_.options.clock->now() + kAfterYielding);
     }
     limit_.serve_soon(); // waiting peers have their turn at once
-    if (const auto early = std::move(peer.early_request); early != nullptr) {
+    if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
     }
     grant_preference(peer);

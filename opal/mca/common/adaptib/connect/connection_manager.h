@@ -74,20 +74,20 @@ public:
 
     // Starts connecting if the peer is idle; without room, as soon as there is some.
     void request(Peer& peer) {
-        if (peer.state == ConnectState::idle &&
-            (!peer.wanted_link.linked() || sharing_.need_not_wait(peer))) {
+        if (peer.session.state == ConnectState::idle &&
+            (!peer.connection.wanted_link.linked() || sharing_.need_not_wait(peer))) {
             ask_or_wait(peer);
         }
     }
     // Same as request(), but the peer does not wait for room.
     void request_if_room(Peer& peer) {
-        if (peer.state == ConnectState::idle && limit_.has_room()) {
+        if (peer.session.state == ConnectState::idle && limit_.has_room()) {
             static_cast<void>(ask(peer));
         }
     }
     // Starts closing the connection if it is open and nothing needs it.
     void give_up(Peer& peer) {
-        if (peer.state == ConnectState::open && is_unused(peer)) {
+        if (peer.session.state == ConnectState::open && is_unused(peer)) {
             closings_.start(peer);
         }
     }

@@ -6,7 +6,8 @@
 namespace adaptib {
 
 bool ConnectionPool::takes(const Peer& peer) const {
-    const bool disconnecting = peer.released || peer.disconnect_sent || peer.disconnect_received;
+    const bool disconnecting =
+        peer.ending.released || peer.session.disconnect_sent || peer.ending.disconnect_received;
     return most_ > 0 && !disconnecting;
 }
 
@@ -18,8 +19,8 @@ void ConnectionPool::keep(Peer& peer, std::vector<std::unique_ptr<QueuePair>> qu
             qp.reset();
         }
     }
-    peer.reuses = false;
-    peer.kept = std::move(queue_pairs);
+    peer.connection.reuses = false;
+    peer.connection.pooled = std::move(queue_pairs);
     kept_.push_back(peer);
     if (kept_.size() > most_) {
         static_cast<void>(give_up_oldest());
@@ -33,21 +34,22 @@ void ConnectionPool::remove(Peer& peer) {
 }
 
 void ConnectionPool::leave(Peer& peer) {
-    if (peer.pool_link.linked()) {
+    if (peer.connection.pool_link.linked()) {
         remove(peer);
-        peer.reuses = true;
+        peer.connection.reuses = true;
     }
 }
 
 std::unique_ptr<QueuePair> ConnectionPool::take(Peer& peer, const Subchannel& subchannel) {
-    const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
-    return index < peer.kept.size() ? std::move(peer.kept[index]) : nullptr;
+    const auto index = static_cast<std::size_t>(&subchannel - peer.lanes.subchannels.data());
+    return index < peer.connection.pooled.size() ? std::move(peer.connection.pooled[index])
+                                                 : nullptr;
 }
 
 void ConnectionPool::give_up(Peer& peer) {
-    if (peer.pool_link.linked()) {
+    if (peer.connection.pool_link.linked()) {
         remove(peer);
-        peer.kept.clear();
+        peer.connection.pooled.clear();
         free_ring(peer);
     }
 }
@@ -55,7 +57,7 @@ void ConnectionPool::give_up(Peer& peer) {
 bool ConnectionPool::give_up_oldest() {
     Peer* oldest = kept_.front();
     for (Peer* peer = oldest; peer != nullptr; peer = kept_.next(*peer)) {
-        if (!peer->wanted_link.linked()) {
+        if (!peer->connection.wanted_link.linked()) {
             oldest = peer;
             break;
         }
@@ -68,11 +70,11 @@ bool ConnectionPool::give_up_oldest() {
 }
 
 void ConnectionPool::free_ring(Peer& peer) {
-    peer.ring_registration.reset();
-    if (peer.ring_memory != nullptr) {
+    peer.in.ring_registration.reset();
+    if (peer.in.ring_memory != nullptr) {
         --counters_.buffers;
-        counters_.buffers_bytes -= peer.ring_memory->length();
-        peer.ring_memory.reset();
+        counters_.buffers_bytes -= peer.in.ring_memory->length();
+        peer.in.ring_memory.reset();
     }
 }
 

@@ -56,7 +56,8 @@ private:
 
     const std::uint64_t most_;
     Counters& counters_;
-    IntrusiveList<Peer, &Peer::pool_link> kept_; // closed longest ago first
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::pool_link>
+        kept_; // closed longest ago first
 };
 
 } // namespace adaptib

@@ -6,27 +6,29 @@
 namespace adaptib {
 
 std::size_t ControlLanes::chosen(Peer& peer) {
-    const std::vector<Subchannel>& all = peer.subchannels;
-    if (peer.control_lane >= all.size() || all[peer.control_lane].qp == nullptr) {
+    const std::vector<Subchannel>& all = peer.lanes.subchannels;
+    if (peer.control.lane >= all.size() || all[peer.control.lane].qp == nullptr) {
         collect_subchannel_stats(peer, context_.rails, subchannel_stats_);
-        peer.control_lane =
-            subchannel_stats_.empty() ? 0 : peer.scheduler->choose_control_lane(subchannel_stats_);
+        peer.control.lane = subchannel_stats_.empty()
+                                ? 0
+                                : peer.lanes.scheduler->choose_control_lane(subchannel_stats_);
     }
-    return peer.control_lane;
+    return peer.control.lane;
 }
 
 bool ControlLanes::can_carry(const Peer& peer, std::uint32_t index) const {
-    const bool there = index < peer.subchannels.size() && peer.subchannels[index].qp != nullptr;
+    const bool there =
+        index < peer.lanes.subchannels.size() && peer.lanes.subchannels[index].qp != nullptr;
     return there &&
-           context_.rails[peer.subchannels[index].local_rail]->state() == PortState::active &&
+           context_.rails[peer.lanes.subchannels[index].local_rail]->state() == PortState::active &&
            context_.listener.is_usable(peer, index);
 }
 
 Status ControlLanes::post_flush(Peer& peer, FlushWork& by) {
-    Subchannel& subchannel = peer.subchannels[chosen(peer)];
+    Subchannel& subchannel = peer.lanes.subchannels[chosen(peer)];
     Flush& flush = by.flush();
     const SendWork work =
-        empty_write(wr_id_of(&by), peer.credit_address, subchannel.remote_memory_key);
+        empty_write(wr_id_of(&by), peer.in.credit_address, subchannel.remote_memory_key);
     flush.qp = subchannel.qp->number();
     flush.rail = subchannel.local_rail;
     flush.done = false;

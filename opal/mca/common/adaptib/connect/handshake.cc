@@ -11,19 +11,19 @@ namespace {
 
 // Returns true if another attempt may find a path.
 bool comes_again(const Peer& peer, Status status) {
-    return peer.repair.active && status.reason() != Reason::peer_gone;
+    return peer.interruption.repair.active && status.reason() != Reason::peer_gone;
 }
 
 // Returns true if the other side has fenced the connection that this side has.
 bool replaces(const Peer& peer, const ConnectBody& request) {
-    return request.replaces != 0 && request.replaces == peer.remote_connection;
+    return request.replaces != 0 && request.replaces == peer.connection.remote_number;
 }
 
 } // namespace
 
 // Returns false if there is no room, or no way to the peer yet.
 bool ConnectionManager::ask(Peer& peer) {
-    if (peer.datagram.coming) {
+    if (peer.contact.datagram.coming) {
         return false;
     }
     const bool shared = sharing_.chooses(peer);
@@ -36,21 +36,21 @@ bool ConnectionManager::ask(Peer& peer) {
         return false;
     }
     limit_.stop_waiting(peer);
-    ++peer.connection;
+    ++peer.connection.number;
     if (!status.ok()) {
         fail(peer, status, "the queue pairs of the connection could not be made");
         return true;
     }
-    peer.state = ConnectState::requested;
-    peer.activity.asked = context_.options.clock->now();
+    peer.session.state = ConnectState::requested;
+    peer.connection.activity.asked = context_.options.clock->now();
     ++context_.counters.connections_requested;
-    context_.counters.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
+    context_.counters.connections_retried += peer.connection.activity.refusals > 0 ? 1 : 0;
     static_cast<void>(messages_.send(peer, MessageType::connect_request));
     return true;
 }
 
 void ConnectionManager::ask_or_wait(Peer& peer) {
-    if (!ask(peer) && !peer.wanted_link.linked()) {
+    if (!ask(peer) && !peer.connection.wanted_link.linked()) {
         limit_.wait(peer, Nanoseconds{0});
     }
 }
@@ -60,7 +60,7 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
                     (header.flags & kConnectRequired) != 0};
     // Only the peer's own request can be meant: the peer has heard nothing.
-    if (peer.datagram.coming) {
+    if (peer.contact.datagram.coming) {
         if (header.type == MessageType::connect_request) {
             keep_for_later(peer, read_body<ConnectBody>(body));
         }
@@ -81,21 +81,22 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
 // Keeps a request until this side is ready for it, for instance until it has finished the
 // disconnect or closing as the peer has. Keeps the latest one: datagrams overtake each other.
 void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
-    if (peer.early_request == nullptr ||
-        sequence_before(peer.early_request->connection, request.connection)) {
-        peer.early_request = std::make_unique<ConnectBody>(request);
+    if (peer.connection.early_request == nullptr ||
+        sequence_before(peer.connection.early_request->connection, request.connection)) {
+        peer.connection.early_request = std::make_unique<ConnectBody>(request);
     }
 }
 
 void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need need) {
-    const bool same = body.connection == peer.remote_connection;
-    if (peer.remote_connection != 0 && sequence_before(body.connection, peer.remote_connection)) {
+    const bool same = body.connection == peer.connection.remote_number;
+    if (peer.connection.remote_number != 0 &&
+        sequence_before(body.connection, peer.connection.remote_number)) {
         return; // of an earlier connection
     }
-    switch (peer.state) {
+    switch (peer.session.state) {
     case ConnectState::requested:
         ++context_.counters.connections_crossed;
-        if (context_.options.self > peer.name) {
+        if (context_.options.self > peer.contact.name) {
             // The peer answers this side's request, or has refused it before it sent its own.
             keep_for_later(peer, body);
             return;
@@ -108,8 +109,8 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         if (same) {
             return;
         }
-        if (peer.disconnect_sent &&
-            peer.disconnect_received) { // the answer to this side's may still be on its way
+        if (peer.session.disconnect_sent &&
+            peer.ending.disconnect_received) { // the answer to this side's may still be on its way
             keep_for_later(peer, body);
             return;
         }
@@ -117,7 +118,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
             say_refused(peer, body, RefusalReason::no_room);
             return;
         }
-        ++peer.connection;
+        ++peer.connection.number;
         accept(peer, body, need);
         return;
     case ConnectState::answered:
@@ -128,12 +129,12 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         }
         if (!same && body.replaces != 0) { // this side's reply came to nothing
             drop_queue_pairs_of(peer);
-            ++peer.connection;
+            ++peer.connection.number;
             accept(peer, body, need);
             return;
         }
         // The peer has since refused this side's request, and has thereby given up its own.
-        if (!same && !peer.repair.active) {
+        if (!same && !peer.interruption.repair.active) {
             close(peer, ConnectState::idle);
             on_request(peer, body, need);
             return;
@@ -145,7 +146,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         } else if (replaces(peer, body)) {
             keep_for_later(peer, body);
             repairs_.begin(peer);
-        } else if (peer.disconnect_sent) {
+        } else if (peer.session.disconnect_sent) {
             keep_for_later(peer, body);
         } else {
             ++context_.counters.bad_packets;
@@ -158,7 +159,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         } else if (!same) {
             // The peer has finished closing; its message about that is still on its way.
             keep_for_later(peer, body);
-            peer.closing.agreed = true;
+            peer.connection.closing.agreed = true;
         }
         return;
     case ConnectState::repairing:
@@ -175,17 +176,17 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool shared = body.access_key != 0;
     const bool able = shared
                           ? sharing_.may_share(peer) && sharing_.may_share_now(peer, need.awaited)
-                          : !peer.subchannels.empty() ||
+                          : !peer.lanes.subchannels.empty() ||
                                 (limit_.has_room() && (need.required || !limit_.goes_behind(peer)));
     if (!able) {
         refuse(peer, body, need);
         return;
     }
     set_kind(peer, shared);
-    if (peer.repair.active && !take_over(peer, body.expected)) {
+    if (peer.interruption.repair.active && !take_over(peer, body.expected)) {
         return;
     }
-    Status status = peer.repair.active ? queue_pairs_.make_all(peer) : prepare(peer);
+    Status status = peer.interruption.repair.active ? queue_pairs_.make_all(peer) : prepare(peer);
     if (limit_.no_room_says(status)) {
         refuse(peer, body, need);
         return;
@@ -194,7 +195,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         cm_connects_.prepare(peer, body, false);
         status = connect_subchannels(peer, body);
     }
-    if (status.ok() ? peer.live_subchannels() == 0 : comes_again(peer, status)) {
+    if (status.ok() ? peer.lanes.live_subchannels() == 0 : comes_again(peer, status)) {
         refuse(peer, body, need);
         return;
     }
@@ -203,21 +204,21 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     limit_.stop_waiting(peer);
-    peer.remote_connection = body.connection;
-    peer.state = ConnectState::answered;
+    peer.connection.remote_number = body.connection;
+    peer.session.state = ConnectState::answered;
     static_cast<void>(cm_connects_.begin(peer));
     ++context_.counters.connections_accepted;
     static_cast<void>(messages_.send(peer, MessageType::connect_reply));
 }
 
 void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
-    peer.remote_connection = body.connection;
+    peer.connection.remote_number = body.connection;
     say_refused(peer, reason);
 }
 
 // Same for the attempt of the peer's that was answered last.
 void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
-    peer.refusal = static_cast<std::uint32_t>(reason);
+    peer.connection.refusal = static_cast<std::uint32_t>(reason);
     static_cast<void>(messages_.send(peer, MessageType::connect_refuse));
 }
 
@@ -233,26 +234,26 @@ void ConnectionManager::lose(Peer& peer, const ConnectBody& body, Status status,
 // for room, and asks itself when there is some. During a repair there is room, and this side waits
 // for a path.
 void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
-    if (peer.repair.active) {
+    if (peer.interruption.repair.active) {
         say_refused(peer, body, RefusalReason::no_path);
-        if (peer.state != ConnectState::failed) {
+        if (peer.session.state != ConnectState::failed) {
             wait_for_path(peer);
         }
         return;
     }
-    if (!peer.subchannels.empty()) {
+    if (!peer.lanes.subchannels.empty()) {
         close(peer, ConnectState::idle);
     }
     ++context_.counters.connections_refused;
     if (body.access_key == 0) {
-        peer.activity.asks_itself = false; // it would be in vain
+        peer.connection.activity.asks_itself = false; // it would be in vain
     }
     const bool comes_again = context_.options.sharing == Sharing::spare && body.access_key == 0 &&
                              sharing_.may_share(peer) && (!sharing_.limited() || need.awaited);
     if (need.any && !comes_again) {
-        peer.activity.required = need.required;
-        peer.activity.active = context_.options.clock->now();
-        if (!peer.wanted_link.linked()) {
+        peer.connection.activity.required = need.required;
+        peer.connection.activity.active = context_.options.clock->now();
+        if (!peer.connection.wanted_link.linked()) {
             limit_.wait(peer, Nanoseconds{0});
         }
     }
@@ -262,9 +263,9 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
 void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     const bool over = note.number == static_cast<std::uint32_t>(RefusalReason::over);
     const bool broken = note.number == static_cast<std::uint32_t>(RefusalReason::broken);
-    const bool expected = (peer.state == ConnectState::requested && !over) ||
-                          (peer.state == ConnectState::answered && (over || broken));
-    if (!expected || note.answers != peer.connection) {
+    const bool expected = (peer.session.state == ConnectState::requested && !over) ||
+                          (peer.session.state == ConnectState::answered && (over || broken));
+    if (!expected || note.answers != peer.connection.number) {
         return; // answered after all, by a request of the peer's own
     }
     if (broken) {
@@ -272,7 +273,7 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
              "the other side has given the connection up");
         return;
     }
-    if (peer.repair.active) {
+    if (peer.interruption.repair.active) {
         if (!take_over(peer, note.expected)) {
             return;
         }
@@ -282,30 +283,30 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         }
     }
     keep(peer);
-    ++peer.activity.refusals;
-    if (const auto early = std::move(peer.early_request); early != nullptr) {
+    ++peer.connection.activity.refusals;
+    if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
-        if (peer.state != ConnectState::idle) {
+        if (peer.session.state != ConnectState::idle) {
             return;
         }
     }
-    const bool shares = context_.options.sharing == Sharing::spare && !peer.shared &&
+    const bool shares = context_.options.sharing == Sharing::spare && !peer.connection.shared &&
                         sharing_.may_share(peer) && is_needed(peer) &&
                         sharing_.shares_at_once(peer);
     if (shares) {
-        peer.activity.asks_itself = true;
-        peer.activity.preference = SharingPreference::shared;
+        peer.connection.activity.asks_itself = true;
+        peer.connection.activity.preference = SharingPreference::shared;
         request(peer);
         return;
     }
-    if (!peer.shared) {
+    if (!peer.connection.shared) {
         constexpr std::uint32_t kOwnDoublings = 6;
-        const std::uint32_t doublings = std::min(peer.activity.refusals, kOwnDoublings);
-        peer.activity.own_after =
+        const std::uint32_t doublings = std::min(peer.connection.activity.refusals, kOwnDoublings);
+        peer.connection.activity.own_after =
             context_.options.clock->now() + context_.options.own_pause * (1u << doublings);
-        peer.activity.chosen = false; // no other connection is closed for it meanwhile
+        peer.connection.activity.chosen = false; // no other connection is closed for it meanwhile
     }
-    peer.activity.preference = SharingPreference::any;
+    peer.connection.activity.preference = SharingPreference::any;
     // The pause grows to about a second. Each request makes a queue pair in vain; the refusing side
     // asks, too, when there is room, though not if that takes long. One-sided operations have no
     // other way.
@@ -314,45 +315,48 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     constexpr std::uint32_t kUrgentDoublings = 6;
     const double more = context_.options.random->unit();
     const auto later = [&](std::uint32_t doublings) {
-        const double pauses = (1 + more) * (1u << std::min(peer.activity.refusals, doublings));
+        const double pauses =
+            (1 + more) * (1u << std::min(peer.connection.activity.refusals, doublings));
         return context_.options.clock->now() +
                Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
     };
-    if (is_needed(peer) && !peer.wanted_link.linked()) {
+    if (is_needed(peer) && !peer.connection.wanted_link.linked()) {
         limit_.wait(peer, later(kDoublings));
-        peer.activity.urgent_at = later(kUrgentDoublings);
+        peer.connection.activity.urgent_at = later(kUrgentDoublings);
     }
     context_.listener.on_unconnected(peer);
 }
 
 void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
-    if (body.answers != peer.connection) {
-        context_.counters.bad_packets += sequence_before(body.answers, peer.connection) ? 0 : 1;
+    if (body.answers != peer.connection.number) {
+        context_.counters.bad_packets +=
+            sequence_before(body.answers, peer.connection.number) ? 0 : 1;
         return;
     }
-    if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
+    if (peer.session.state == ConnectState::open &&
+        body.connection == peer.connection.remote_number) {
         static_cast<void>(messages_.send(peer, MessageType::connect_confirm)); // doubled
         return;
     }
-    if (peer.state == ConnectState::idle || peer.teardown_pending) {
+    if (peer.session.state == ConnectState::idle || peer.in.teardown_pending) {
         // Requested before a disconnect that is over: the request came to nothing here, which the
         // peer has to know.
         say_refused(peer, body, RefusalReason::over);
         return;
     }
-    if (peer.state != ConnectState::requested || peer.cm_connect_link.linked()) {
+    if (peer.session.state != ConnectState::requested || peer.connection.cm_connect_link.linked()) {
         return;
     }
-    if ((body.access_key != 0) != peer.shared) {
+    if ((body.access_key != 0) != peer.connection.shared) {
         ++context_.counters.bad_packets; // a reply must be of the kind that was requested
         return;
     }
-    if (peer.repair.active && !take_over(peer, body.expected)) {
+    if (peer.interruption.repair.active && !take_over(peer, body.expected)) {
         return;
     }
     cm_connects_.prepare(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
-        !status.ok() || peer.live_subchannels() == 0) {
+        !status.ok() || peer.lanes.live_subchannels() == 0) {
         if (comes_again(peer, status)) {
             wait_for_path(peer); // the next request tells that this one came to nothing
         } else {
@@ -360,7 +364,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         }
         return;
     }
-    peer.remote_connection = body.connection;
+    peer.connection.remote_number = body.connection;
     if (!cm_connects_.begin(peer)) {
         confirm(peer);
     }
@@ -369,8 +373,8 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
 // REQUIRES: requested; all queue pairs that are left are in RTS.
 void ConnectionManager::confirm(Peer& peer) {
     static_cast<void>(messages_.send(peer, MessageType::connect_confirm));
-    if (peer.state == ConnectState::requested) {
-        const Nanoseconds took = context_.options.clock->now() - peer.activity.asked;
+    if (peer.session.state == ConnectState::requested) {
+        const Nanoseconds took = context_.options.clock->now() - peer.connection.activity.asked;
         const auto nanoseconds = static_cast<std::uint64_t>(took.count());
         ++context_.counters.connections_timed;
         context_.counters.connect_nanoseconds += nanoseconds;
@@ -382,7 +386,7 @@ void ConnectionManager::confirm(Peer& peer) {
 
 // A peer that waits for the confirmation is not told: it finds that out by itself.
 void ConnectionManager::on_cm_connect_failed(Peer& peer, const std::string& what) {
-    const bool asks = peer.cm_connect.asks;
+    const bool asks = peer.connection.cm_connect.asks;
     fail(peer, Status::error(Reason::unreachable), what);
     if (asks) {
         say_refused(peer, RefusalReason::broken); // in this order: see lose()
@@ -390,22 +394,23 @@ void ConnectionManager::on_cm_connect_failed(Peer& peer, const std::string& what
 }
 
 void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
-    if (peer.state != ConnectState::answered) {
+    if (peer.session.state != ConnectState::answered) {
         return; // doubled
     }
-    if (body.answers != peer.connection || body.connection != peer.remote_connection) {
+    if (body.answers != peer.connection.number ||
+        body.connection != peer.connection.remote_number) {
         // The confirmed attempt may be over by the time that the message finds room.
-        const bool late = sequence_before(body.connection, peer.remote_connection) ||
-                          sequence_before(body.answers, peer.connection);
+        const bool late = sequence_before(body.connection, peer.connection.remote_number) ||
+                          sequence_before(body.answers, peer.connection.number);
         context_.counters.bad_packets += late ? 0 : 1;
         return;
     }
-    for (Subchannel& subchannel : peer.subchannels) {
+    for (Subchannel& subchannel : peer.lanes.subchannels) {
         if (find(body, subchannel) == nullptr) {
             queue_pairs_.drop(peer, subchannel); // the other side could not connect it
         }
     }
-    if (peer.live_subchannels() == 0) {
+    if (peer.lanes.live_subchannels() == 0) {
         ++context_.counters.bad_packets;
         fail(peer, Status::error(Reason::bad_wire), "the other side confirms none of the paths");
         return;
@@ -428,8 +433,8 @@ const ConnectSubchannel* ConnectionManager::find(const ConnectBody& body,
 // if all failed.
 Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& body) {
     Status first = kOk;
-    peer.access_key = body.access_key;
-    for (Subchannel& subchannel : peer.subchannels) {
+    peer.connection.access_key = body.access_key;
+    for (Subchannel& subchannel : peer.lanes.subchannels) {
         const ConnectSubchannel* const remote = find(body, subchannel);
         if (remote == nullptr) {
             queue_pairs_.drop(peer, subchannel);
@@ -442,41 +447,44 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
         }
     }
     RemoteRings::note(peer, body);
-    return peer.live_subchannels() > 0 ? kOk : first;
+    return peer.lanes.live_subchannels() > 0 ? kOk : first;
 }
 
 void ConnectionManager::open(Peer& peer) {
     cm_connects_.leave(peer);
-    peer.state = ConnectState::open;
+    peer.session.state = ConnectState::open;
     ++context_.counters.connections_open;
     context_.counters.connections_most =
         std::max(context_.counters.connections_most, context_.counters.connections_open);
-    context_.counters.connections_reused += std::exchange(peer.reuses, false) ? 1 : 0;
-    peer.early_request.reset();
-    peer.closing = {};
-    peer.activity.preference = SharingPreference::any;
-    if (!peer.shared) { // otherwise what was refused are still queue pairs of its own
-        peer.activity.refusals = 0;
-        peer.activity.own_after = Nanoseconds{0};
-        peer.activity.asks_itself = false;
+    context_.counters.connections_reused += std::exchange(peer.connection.reuses, false) ? 1 : 0;
+    peer.connection.early_request.reset();
+    peer.connection.closing = {};
+    peer.connection.activity.preference = SharingPreference::any;
+    if (!peer.connection.shared) { // otherwise what was refused are still queue pairs of its own
+        peer.connection.activity.refusals = 0;
+        peer.connection.activity.own_after = Nanoseconds{0};
+        peer.connection.activity.asks_itself = false;
     }
-    peer.activity.active = peer.activity.turn_began = context_.options.clock->now();
-    peer.activity.required = false;
-    if (peer.remote_ring.units > 0) {
+    peer.connection.activity.active = peer.connection.activity.turn_began =
+        context_.options.clock->now();
+    peer.connection.activity.required = false;
+    if (peer.connection.remote_ring.units > 0) {
         remote_rings_.open(peer);
     }
-    peer.repairable = context_.options.fault_tolerance && peer.name != context_.options.self;
-    if (peer.repairable && (peer.repair.wanted || repairs_.uses_failed_path(peer))) {
+    peer.session.repairable =
+        context_.options.fault_tolerance && peer.contact.name != context_.options.self;
+    if (peer.session.repairable &&
+        (peer.interruption.repair.wanted || repairs_.uses_failed_path(peer))) {
         repairs_.begin(peer); // one has failed meanwhile
         return;
     }
-    peer.repair.wanted = false;
-    if (peer.repair.active) {
+    peer.interruption.repair.wanted = false;
+    if (peer.interruption.repair.active) {
         end_repair(peer);
     }
     measurement_.add(peer);
     context_.listener.on_connected(peer);
-    if (std::exchange(peer.repair.improve, false)) {
+    if (std::exchange(peer.interruption.repair.improve, false)) {
         repairs_.improve(peer);
     }
 }

@@ -17,27 +17,27 @@ std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type
 
 ConnectBody HandshakeMessages::describe(const Peer& peer) const {
     ConnectBody body{};
-    body.connection = peer.connection;
-    body.answers = peer.remote_connection;
-    body.replaces = peer.repair.active ? peer.repair.replaces : 0;
-    body.expected = peer.next_receive;
-    const RingMemory memory = peer.ring_layout();
+    body.connection = peer.connection.number;
+    body.answers = peer.connection.remote_number;
+    body.replaces = peer.interruption.repair.active ? peer.interruption.repair.replaces : 0;
+    body.expected = peer.in.next_receive;
+    const RingMemory memory = peer.in.ring_layout();
     body.ring_bytes =
-        peer.ring_in.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
+        peer.in.ring.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
     body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
-    body.access_key = peer.shared ? context_.options.shared->access_key() : 0;
+    body.access_key = peer.connection.shared ? context_.options.shared->access_key() : 0;
     body.measure_address =
-        peer.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
-    for (const Subchannel& subchannel : peer.subchannels) {
+        peer.in.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
         if (subchannel.qp != nullptr) {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
             out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
             out.path = static_cast<std::uint16_t>(subchannel.path);
-            out.qp = peer.shared ? peer.shared_queue_pair(subchannel)->own_target()
-                                 : subchannel.qp->number();
-            out.psn = QueuePairs::first_packet(peer.connection, out.qp);
-            out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
+            out.qp = peer.connection.shared ? peer.shared_queue_pair(subchannel)->own_target()
+                                            : subchannel.qp->number();
+            out.psn = QueuePairs::first_packet(peer.connection.number, out.qp);
+            out.memory_key = peer.in.ring_registration.remote_key(subchannel.local_rail);
         }
     }
     return body;
@@ -45,16 +45,17 @@ ConnectBody HandshakeMessages::describe(const Peer& peer) const {
 
 ConnectNote HandshakeMessages::note_of(const Peer& peer, MessageType type) {
     if (type == MessageType::connect_refuse) {
-        return {peer.connection, peer.remote_connection, peer.refusal, peer.next_receive};
+        return {peer.connection.number, peer.connection.remote_number, peer.connection.refusal,
+                peer.in.next_receive};
     }
-    const std::uint32_t number =
-        type == MessageType::connect_keep ? peer.closing.heard : peer.closing.number;
-    return {peer.connection, peer.remote_connection, number, 0};
+    const std::uint32_t number = type == MessageType::connect_keep ? peer.connection.closing.heard
+                                                                   : peer.connection.closing.number;
+    return {peer.connection.number, peer.connection.remote_number, number, 0};
 }
 
 bool HandshakeMessages::send(Peer& peer, MessageType type) {
-    if (peer.waiting_link.linked()) {
-        peer.handshakes_owed |= bit_of(type);
+    if (peer.connection.owing_link.linked()) {
+        peer.connection.handshakes_owed |= bit_of(type);
         return false;
     }
     switch (type) {
@@ -74,7 +75,7 @@ bool HandshakeMessages::send(Peer& peer, MessageType type) {
 
 bool HandshakeMessages::send_body(Peer& peer, MessageType type, const void* body,
                                   std::uint32_t length) {
-    std::byte* to = peer.datagrams.reserve(length);
+    std::byte* to = peer.contact.channel.reserve(length);
     Status status = Status::again(Reason::queue_full);
     if (to != nullptr) {
         std::memcpy(to, body, length);
@@ -82,13 +83,13 @@ bool HandshakeMessages::send_body(Peer& peer, MessageType type, const void* body
         header.type = type;
         header.length = length;
         if (type == MessageType::connect_request && is_needed(peer)) {
-            header.flags = kConnectNeeded | (peer.users > 0 ? kConnectAwaited : 0) |
-                           (peer.rma_operations > 0 ? kConnectRequired : 0);
+            header.flags = kConnectNeeded | (peer.transfers.users > 0 ? kConnectAwaited : 0) |
+                           (peer.transfers.rma_operations > 0 ? kConnectRequired : 0);
         }
-        status = peer.datagrams.commit(peer.datagram, header);
+        status = peer.contact.channel.commit(peer.contact.datagram, header);
     }
     if (status.is_again() && type != MessageType::connect_close) { // it is sent again by Closings
-        peer.handshakes_owed |= bit_of(type);
+        peer.connection.handshakes_owed |= bit_of(type);
         owing_.push_back(peer);
     } else if (status.is_error()) {
         listener_.on_unsent(peer, status);
@@ -99,13 +100,15 @@ bool HandshakeMessages::send_body(Peer& peer, MessageType type, const void* body
 // Returns true if a message that waited for room still has to be sent.
 bool HandshakeMessages::is_due(const Peer& peer, MessageType type) {
     switch (type) {
-    case MessageType::connect_request: return peer.state == ConnectState::requested;
+    case MessageType::connect_request: return peer.session.state == ConnectState::requested;
     case MessageType::connect_reply:
-        return peer.state == ConnectState::answered || peer.state == ConnectState::open ||
-               peer.state == ConnectState::closing;
+        return peer.session.state == ConnectState::answered ||
+               peer.session.state == ConnectState::open ||
+               peer.session.state == ConnectState::closing;
     case MessageType::connect_confirm:
-        return peer.state == ConnectState::open || peer.state == ConnectState::closing;
-    case MessageType::connect_yield: return peer.yields;
+        return peer.session.state == ConnectState::open ||
+               peer.session.state == ConnectState::closing;
+    case MessageType::connect_yield: return peer.transfers.yields;
     default: return true;
     }
 }
@@ -114,7 +117,7 @@ void HandshakeMessages::retry() {
     for (std::size_t left = owing_.size(); left > 0 && !owing_.empty(); --left) {
         Peer& peer = *owing_.front();
         owing_.remove(peer);
-        const std::uint32_t owed = std::exchange(peer.handshakes_owed, 0);
+        const std::uint32_t owed = std::exchange(peer.connection.handshakes_owed, 0);
         for (const MessageType type : {MessageType::connect_refuse, MessageType::connect_request,
                                        MessageType::connect_reply, MessageType::connect_confirm,
                                        MessageType::connect_keep, MessageType::connect_yield}) {
@@ -126,10 +129,10 @@ void HandshakeMessages::retry() {
 }
 
 void HandshakeMessages::forget(Peer& peer) {
-    if (peer.waiting_link.linked()) {
+    if (peer.connection.owing_link.linked()) {
         owing_.remove(peer);
     }
-    peer.handshakes_owed = 0;
+    peer.connection.handshakes_owed = 0;
 }
 
 } // namespace adaptib

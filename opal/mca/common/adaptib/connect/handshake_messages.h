@@ -48,7 +48,7 @@ private:
     ConnectBody describe(const Peer& peer) const;
     static ConnectNote note_of(const Peer& peer, MessageType type);
 
-    IntrusiveList<Peer, &Peer::waiting_link> owing_;
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::owing_link> owing_;
     const ConnectContext& context_;
     HandshakeListener& listener_;
 };

@@ -10,27 +10,28 @@ constexpr Nanoseconds kPatience{10'000'000}; // with transfers over the old cont
 } // namespace
 
 void LaneMigrations::begin(Peer& peer, std::uint32_t to) {
-    if (peer.state != ConnectState::open || peer.repair.wanted || peer.lane_migration.active ||
-        peer.ring_memory == nullptr || to == lanes_.chosen(peer) || !lanes_.can_carry(peer, to)) {
+    if (peer.session.state != ConnectState::open || peer.interruption.repair.wanted ||
+        peer.control.migration.active || peer.in.ring_memory == nullptr ||
+        to == lanes_.chosen(peer) || !lanes_.can_carry(peer, to)) {
         return;
     }
-    peer.lane_migration = {};
-    peer.lane_migration.active = true;
-    peer.lane_migration.to = to;
-    peer.lane_migration.pause_by = context_.options.clock->now() + kPatience;
+    peer.control.migration = {};
+    peer.control.migration.active = true;
+    peer.control.migration.to = to;
+    peer.control.migration.pause_by = context_.options.clock->now() + kPatience;
     migrating_.push_back(peer);
 }
 
 // Returns false if that is impossible now.
 bool LaneMigrations::pause(Peer& peer) {
-    LaneMigration& migration = peer.lane_migration;
-    const auto& outstanding = peer.subchannels[lanes_.chosen(peer)].outstanding;
+    LaneMigration& migration = peer.control.migration;
+    const auto& outstanding = peer.lanes.subchannels[lanes_.chosen(peer)].outstanding;
     const bool calm = outstanding[0] + outstanding[1] == 0;
     if (!calm && context_.options.clock->now() < migration.pause_by) {
         return false;
     }
-    Rail& next = *context_.rails[peer.subchannels[migration.to].local_rail];
-    if (peer.ring_out != nullptr && !peer.ring_out->pause(next).ok()) {
+    Rail& next = *context_.rails[peer.lanes.subchannels[migration.to].local_rail];
+    if (peer.out.ring != nullptr && !peer.out.ring->pause(next).ok()) {
         stop(peer);
         return false;
     }
@@ -42,15 +43,15 @@ void LaneMigrations::advance() {
     for (std::size_t left = migrating_.size(); left > 0; --left) {
         Peer& peer = *migrating_.pop_front();
         migrating_.push_back(peer);
-        if (!peer.lane_migration.paused && !pause(peer)) {
+        if (!peer.control.migration.paused && !pause(peer)) {
             continue;
         }
-        const Flush& flush = peer.lane_migration.flush;
-        if (!flush.posted && lanes_.post_flush(peer, peer.lane_migration_flush).is_error()) {
+        const Flush& flush = peer.control.migration.flush;
+        if (!flush.posted && lanes_.post_flush(peer, peer.control.migration_flush).is_error()) {
             stop(peer); // the next write finds that out, too
             continue;
         }
-        const bool settled = peer.ring_out == nullptr || peer.ring_out->poster().settled();
+        const bool settled = peer.out.ring == nullptr || peer.out.ring->poster().settled();
         if (flush.done && settled) {
             complete(peer);
         }
@@ -59,28 +60,28 @@ void LaneMigrations::advance() {
 
 // Completes the migration: none of this side's work besides transfers is under way.
 void LaneMigrations::complete(Peer& peer) {
-    const std::uint32_t to = peer.lane_migration.to;
-    Subchannel& subchannel = peer.subchannels[to];
+    const std::uint32_t to = peer.control.migration.to;
+    Subchannel& subchannel = peer.lanes.subchannels[to];
     if (!lanes_.can_carry(peer, to)) {
         stop(peer);
         return;
     }
-    if (peer.ring_out != nullptr) {
+    if (peer.out.ring != nullptr) {
         rings_.migrate(peer, subchannel);
     }
-    peer.control_lane = to;
+    peer.control.lane = to;
     ++context_.counters.lanes_migrated;
     stop(peer);
 }
 
 void LaneMigrations::stop(Peer& peer) {
-    if (!peer.lane_migration.active) {
+    if (!peer.control.migration.active) {
         return;
     }
     migrating_.remove(peer);
-    peer.lane_migration = {};
-    if (peer.ring_out != nullptr) {
-        peer.ring_out->resume();
+    peer.control.migration = {};
+    if (peer.out.ring != nullptr) {
+        peer.out.ring->resume();
     }
 }
 

@@ -42,7 +42,7 @@ private:
     bool pause(Peer& peer);
     void complete(Peer& peer);
 
-    IntrusiveList<Peer, &Peer::lane_migration_link> migrating_;
+    IntrusiveList<Peer, &Peer::control, &PeerControlLane::migration_link> migrating_;
     const ConnectContext& context_;
     ControlLanes& lanes_;
     RemoteRings& rings_;

@@ -21,8 +21,9 @@ constexpr std::uint32_t kDoublings = 6;     // after revoked control lanes, or v
 } // namespace
 
 void PathMeasurement::add(Peer& peer) {
-    const bool able = peer.measure_address != 0 && peer.ring_parts.measuring && !peer.shared &&
-                      peer.ring_out != nullptr && !peer.ring_out->direct();
+    const bool able = peer.control.measure_address != 0 && peer.in.ring_parts.measuring &&
+                      !peer.connection.shared && peer.out.ring != nullptr &&
+                      !peer.out.ring->direct();
     if (!able) {
         return;
     }
@@ -32,29 +33,31 @@ void PathMeasurement::add(Peer& peer) {
             return path.port != subchannel_stats_.front().port;
         });
     if (several) {
-        Measuring& state = peer.measuring;
-        state = {.sent = peer.next_send, .more = state.more, .taken_back = state.taken_back};
-        state.lessons = peer.scheduler->lessons();
+        Measuring& state = peer.control.measuring;
+        state = {
+            .sent = peer.session.next_send, .more = state.more, .taken_back = state.taken_back};
+        state.lessons = peer.lanes.scheduler->lessons();
         measured_.push_back(peer);
     }
 }
 
 bool PathMeasurement::is_due(Peer& peer, Nanoseconds now) const {
-    Measuring& state = peer.measuring;
-    const std::uint32_t sent = peer.next_send - state.sent;
+    Measuring& state = peer.control.measuring;
+    const std::uint32_t sent = peer.session.next_send - state.sent;
     if (now < state.at || sent < (state.close ? 1 : context_.options.measure.messages)) {
         return false;
     }
-    if (peer.scheduler->lessons() - state.lessons >= Scheduler::kNews) { // stripes teach more
-        state = {.sent = peer.next_send,
-                 .lessons = peer.scheduler->lessons(),
+    if (peer.lanes.scheduler->lessons() - state.lessons >= Scheduler::kNews) { // stripes teach more
+        state = {.sent = peer.session.next_send,
+                 .lessons = peer.lanes.scheduler->lessons(),
                  .at = now + context_.options.measure.every,
                  .more = state.more,
                  .taken_back = state.taken_back};
         return false;
     }
-    return peer.state == ConnectState::open && !peer.repair.wanted && !peer.lane_migration.active &&
-           !peer.disconnect_sent && !peer.disconnect_received;
+    return peer.session.state == ConnectState::open && !peer.interruption.repair.wanted &&
+           !peer.control.migration.active && !peer.session.disconnect_sent &&
+           !peer.ending.disconnect_received;
 }
 
 void PathMeasurement::begin() {
@@ -67,7 +70,7 @@ void PathMeasurement::begin() {
             current_ = {};
             current_.peer = &peer;
             collect_subchannel_stats(peer, context_.rails, current_.up);
-            peer.measuring.active = true;
+            peer.control.measuring.active = true;
             next();
         }
     }
@@ -97,15 +100,16 @@ void PathMeasurement::next() {
 
 // Returns false if not everything could be posted.
 bool PathMeasurement::post(Peer& peer, std::uint32_t index) {
-    Subchannel& subchannel = peer.subchannels[index];
-    const Gather gather{peer.ring_layout().measuring(), kMeasureBytes,
-                        peer.ring_registration.local_key(subchannel.local_rail)};
-    SendWork work = empty_write(wr_id_of(this), peer.measure_address, subchannel.remote_memory_key);
+    Subchannel& subchannel = peer.lanes.subchannels[index];
+    const Gather gather{peer.in.ring_layout().measuring(), kMeasureBytes,
+                        peer.in.ring_registration.local_key(subchannel.local_rail)};
+    SendWork work =
+        empty_write(wr_id_of(this), peer.control.measure_address, subchannel.remote_memory_key);
     current_.posted = context_.options.clock->now();
     current_.begun = false;
-    peer.measuring.path = index;
+    peer.control.measuring.path = index;
     lanes_.count_post();
-    current_.parts = kParts << peer.measuring.more;
+    current_.parts = kParts << peer.control.measuring.more;
     for (std::uint32_t part = 0; part <= current_.parts; ++part) {
         if (!subchannel.qp->post_send(work).ok()) {
             return false;
@@ -122,7 +126,7 @@ void PathMeasurement::on_work_done(std::uint32_t rail, const WorkCompletion& com
     if (!active() || all.awaited == 0) {
         return; // of an earlier connection
     }
-    Subchannel& subchannel = all.peer->subchannels[all.peer->measuring.path];
+    Subchannel& subchannel = all.peer->lanes.subchannels[all.peer->control.measuring.path];
     if (!subchannel.has(rail, completion.qp_number)) {
         return;
     }
@@ -149,7 +153,7 @@ void PathMeasurement::on_work_done(std::uint32_t rail, const WorkCompletion& com
 void PathMeasurement::note_rate(Nanoseconds least, Nanoseconds most) {
     ++context_.counters.ports_measured;
     if (least.count() <= 0 || most > kPrecision * least) {
-        std::uint32_t& more = current_.peer->measuring.more;
+        std::uint32_t& more = current_.peer->control.measuring.more;
         more = std::min(more + 1, kMoreParts);
         current_.vain = true;
         return;
@@ -163,12 +167,12 @@ void PathMeasurement::note_rate(Nanoseconds least, Nanoseconds most) {
 
 void PathMeasurement::end() {
     Peer& peer = *std::exchange(current_.peer, nullptr);
-    Measuring& state = peer.measuring;
+    Measuring& state = peer.control.measuring;
     const MeasureOptions& times = context_.options.measure;
     const Nanoseconds now = context_.options.clock->now();
     state.active = false;
-    state.sent = peer.next_send;
-    state.lessons = peer.scheduler->lessons();
+    state.sent = peer.session.next_send;
+    state.lessons = peer.lanes.scheduler->lessons();
     if (current_.vain) {
         state.at = now + times.again * (1u << std::min(state.vain, kDoublings));
         ++state.vain;
@@ -177,7 +181,7 @@ void PathMeasurement::end() {
     state.vain = 0;
     collect_subchannel_stats(peer, context_.rails, subchannel_stats_);
     const Scheduler::Verdict verdict =
-        peer.scheduler->judge_control_lane(subchannel_stats_, current_.rates);
+        peer.lanes.scheduler->judge_control_lane(subchannel_stats_, current_.rates);
     const bool taken_back = verdict == Scheduler::Verdict::changed && state.proof > 0;
     if (taken_back) {
         state.proof = 0;
@@ -192,8 +196,8 @@ void PathMeasurement::end() {
     const std::uint32_t doublings =
         std::max(std::max(state.calm, 1u) - 1, std::min(state.taken_back, kDoublings));
     state.at = now + (state.close ? times.again : times.every * (1u << doublings));
-    if (peer.scheduler->control_lane() != peer.control_lane) {
-        migrations_.begin(peer, peer.scheduler->control_lane());
+    if (peer.lanes.scheduler->control_lane() != peer.control.lane) {
+        migrations_.begin(peer, peer.lanes.scheduler->control_lane());
     }
 }
 
@@ -201,8 +205,8 @@ void PathMeasurement::stop(Peer& peer) {
     if (current_.peer == &peer) {
         current_.peer = nullptr;
     }
-    peer.measuring.active = false;
-    if (peer.measure_link.linked()) {
+    peer.control.measuring.active = false;
+    if (peer.control.measure_link.linked()) {
         measured_.remove(peer);
     }
 }

@@ -90,7 +90,7 @@ private:
     LaneMigrations& migrations_;
     std::vector<SubchannelStats> subchannel_stats_; // scratch
     Nanoseconds begin_at_{0};
-    IntrusiveList<Peer, &Peer::measure_link> measured_;
+    IntrusiveList<Peer, &Peer::control, &PeerControlLane::measure_link> measured_;
 };
 
 } // namespace adaptib

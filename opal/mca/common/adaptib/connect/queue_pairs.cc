@@ -16,38 +16,38 @@ constexpr std::uint32_t kMostSilenceDoublings = 4;
 
 // Adds a subchannel for each path of the route; none has a queue pair yet.
 void QueuePairs::add_subchannels(Peer& peer) {
-    for (std::uint32_t i = 0; i < peer.route.count; ++i) {
-        Subchannel& subchannel = peer.subchannels.emplace_back();
-        subchannel.local_rail = peer.route.pairs[i].local;
-        subchannel.remote_rail = peer.route.pairs[i].remote;
-        subchannel.path = peer.route.pairs[i].path;
+    for (std::uint32_t i = 0; i < peer.contact.route.count; ++i) {
+        Subchannel& subchannel = peer.lanes.subchannels.emplace_back();
+        subchannel.local_rail = peer.contact.route.pairs[i].local;
+        subchannel.remote_rail = peer.contact.route.pairs[i].remote;
+        subchannel.path = peer.contact.route.pairs[i].path;
         const BytesPerSecond here = context_.rails[subchannel.local_rail]->info().rate;
-        const BytesPerSecond there{peer.address.rails[subchannel.remote_rail].rate *
+        const BytesPerSecond there{peer.contact.address.rails[subchannel.remote_rail].rate *
                                    std::uint64_t{1'000'000}};
         const bool known = here.value > 0 && there.value > 0;
         subchannel.rate.value =
             known ? std::min(here.value, there.value) : std::max(here.value, there.value);
     }
-    peer.scheduler = make_scheduler(context_.options.scheduler);
+    peer.lanes.scheduler = make_scheduler(context_.options.scheduler);
 }
 
 Status QueuePairs::make_all(Peer& peer) {
-    if (peer.subchannels.empty()) {
+    if (peer.lanes.subchannels.empty()) {
         add_subchannels(peer);
     }
-    peer.control_lane = peer.live_subchannels() == 0 ? kNoControlLane : peer.control_lane;
-    bool any = peer.repair.active;
-    for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
+    peer.control.lane = peer.lanes.live_subchannels() == 0 ? kNoControlLane : peer.control.lane;
+    bool any = peer.interruption.repair.active;
+    for (std::uint32_t i = 0; i < peer.lanes.subchannels.size() && !any; ++i) {
         any = context_.listener.is_usable(peer, i);
     }
     Status first = kOk;
-    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        Subchannel& subchannel = peer.subchannels[i];
+    for (std::uint32_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+        Subchannel& subchannel = peer.lanes.subchannels[i];
         if (subchannel.qp != nullptr || (any && !context_.listener.is_usable(peer, i))) {
             continue;
         }
         const Status status = make(peer, subchannel);
-        if (status.wants_room() && !peer.repair.active) {
+        if (status.wants_room() && !peer.interruption.repair.active) {
             drop_all(peer);
             return status;
         }
@@ -56,7 +56,7 @@ Status QueuePairs::make_all(Peer& peer) {
             lose_path(peer, subchannel, status);
         }
     }
-    return peer.live_subchannels() > 0 ? kOk : first;
+    return peer.lanes.live_subchannels() > 0 ? kOk : first;
 }
 
 Status QueuePairs::create(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
@@ -79,7 +79,7 @@ Status QueuePairs::begin(QueuePair& qp) {
 // Reuses the kept queue pair, or makes a new one, for which kept ones of others are destroyed if
 // need be.
 Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
-    if (peer.shared) {
+    if (peer.connection.shared) {
         return make_shared(peer, subchannel);
     }
     std::unique_ptr<QueuePair> qp = ConnectionPool::take(peer, subchannel);
@@ -96,17 +96,17 @@ Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
     }
     subchannel.qp = std::move(qp);
     subchannel.refused = false;
-    context_.counters.queue_pairs += peer.name != context_.options.self ? 1 : 0;
+    context_.counters.queue_pairs += peer.contact.name != context_.options.self ? 1 : 0;
     count();
     return kOk;
 }
 
 Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
     const RailInfo& info = context_.rails[subchannel.local_rail]->info();
-    const AddressRail& rail = peer.address.rails[remote.rail];
+    const AddressRail& rail = peer.contact.address.rails[remote.rail];
     subchannel.remote_rail = remote.rail;
     subchannel.remote_memory_key = remote.memory_key;
-    if (peer.shared) {
+    if (peer.connection.shared) {
         return aim(peer, subchannel, remote);
     }
     QpAttributes attributes;
@@ -118,11 +118,11 @@ Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubc
     attributes.max_target_reads = info.max_reads;
     attributes.timeout = context_.options.answer_timeout;
     attributes.retry_count = context_.options.answer_retries;
-    attributes.send_psn = first_packet(peer.connection, subchannel.qp->number());
+    attributes.send_psn = first_packet(peer.connection.number, subchannel.qp->number());
     attributes.max_reads = info.max_reads;
     std::uint32_t migration = 0;
-    if (context_.options.migration != nullptr && peer.name != context_.options.self) {
-        const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
+    if (context_.options.migration != nullptr && peer.contact.name != context_.options.self) {
+        const auto index = static_cast<std::size_t>(&subchannel - peer.lanes.subchannels.data());
         migration = context_.options.migration->specify(peer, index, attributes);
     }
     if (needs_cm_connect(peer, subchannel)) {
@@ -146,21 +146,22 @@ Status QueuePairs::start_cm_connect(Peer& peer, Subchannel& subchannel,
         context_.options.attended->now() +
         kFirstSilence * (1 << std::min(subchannel.cm_connect.failures, kMostSilenceDoublings));
     CmConnectParams cm_connect;
-    cm_connect.asks = peer.cm_connect.asks;
-    cm_connect.token = peer.cm_connect.token;
+    cm_connect.asks = peer.connection.cm_connect.asks;
+    cm_connect.token = peer.connection.cm_connect.token;
     return subchannel.qp->cm_connect(attributes, mask, cm_connect);
 }
 
 bool QueuePairs::needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const {
-    return peer.name != context_.options.self &&
+    return peer.contact.name != context_.options.self &&
            context_.rails[subchannel.local_rail]->info().has(Capability::cm_connects);
 }
 
 Status QueuePairs::make_shared(Peer& peer, Subchannel& subchannel) {
     Status status = kOk;
     do {
-        status = context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.name,
-                                               peer.quiet_work, subchannel.qp);
+        status =
+            context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.contact.name,
+                                          peer.connection.quiet_work, subchannel.qp);
     } while (status.wants_room() && pool_.give_up_oldest());
     context_.counters.initiators = context_.options.shared->initiators();
     context_.counters.initiators_replaced = context_.options.shared->replaced();
@@ -168,13 +169,14 @@ Status QueuePairs::make_shared(Peer& peer, Subchannel& subchannel) {
 }
 
 Status QueuePairs::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
-    const AddressRail& rail = peer.address.rails[remote.rail];
+    const AddressRail& rail = peer.contact.address.rails[remote.rail];
     Rail& local = *context_.rails[subchannel.local_rail];
     std::unique_ptr<AddressHandle> handle;
     const Status status =
         local.create_ah(local.path_to({rail.size, rail.bytes}, remote.path), handle);
     if (status.ok()) {
-        peer.shared_queue_pair(subchannel)->aim(std::move(handle), remote.qp, peer.access_key);
+        peer.shared_queue_pair(subchannel)
+            ->aim(std::move(handle), remote.qp, peer.connection.access_key);
     }
     return status;
 }
@@ -193,13 +195,14 @@ std::unique_ptr<QueuePair> QueuePairs::take(Peer& peer, Subchannel& subchannel) 
     subchannel.reads = 0;
     subchannel.silence = {};
     subchannel.completions = 0;
-    context_.counters.queue_pairs -= peer.name != context_.options.self && !peer.shared ? 1 : 0;
+    context_.counters.queue_pairs -=
+        peer.contact.name != context_.options.self && !peer.connection.shared ? 1 : 0;
     count();
     return qp;
 }
 
 void QueuePairs::drop_all(Peer& peer) {
-    for (Subchannel& subchannel : peer.subchannels) {
+    for (Subchannel& subchannel : peer.lanes.subchannels) {
         drop(peer, subchannel);
     }
 }
@@ -207,8 +210,9 @@ void QueuePairs::drop_all(Peer& peer) {
 void QueuePairs::fail_all(Peer& peer) {
     QpAttributes attributes;
     attributes.state = QpState::error;
-    peer.repair.failed_at = std::min(peer.repair.failed_at, context_.options.clock->now());
-    for (Subchannel& subchannel : peer.subchannels) {
+    peer.interruption.repair.failed_at =
+        std::min(peer.interruption.repair.failed_at, context_.options.clock->now());
+    for (Subchannel& subchannel : peer.lanes.subchannels) {
         if (subchannel.qp != nullptr && !spares(peer, subchannel)) {
             // A queue pair in no state to fail has nothing outstanding either.
             static_cast<void>(subchannel.qp->modify(attributes, kQpState));
@@ -218,12 +222,13 @@ void QueuePairs::fail_all(Peer& peer) {
 
 // Returns true if other peers use the queue pair, and it may work.
 bool QueuePairs::spares(const Peer& peer, const Subchannel& subchannel) const {
-    return peer.shared && (peer.state == ConnectState::failed ||
-                           context_.rails[subchannel.local_rail]->state() == PortState::active);
+    return peer.connection.shared &&
+           (peer.session.state == ConnectState::failed ||
+            context_.rails[subchannel.local_rail]->state() == PortState::active);
 }
 
 void QueuePairs::lose_path(Peer& peer, Subchannel& subchannel, const std::string& why) {
-    const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
+    const auto index = static_cast<std::size_t>(&subchannel - peer.lanes.subchannels.data());
     drop(peer, subchannel);
     context_.listener.on_path_unconnected(peer, index, why);
 }

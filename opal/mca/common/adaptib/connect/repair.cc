@@ -16,7 +16,7 @@ constexpr Nanoseconds kLookEvery{10'000'000}; // for a path, while there is none
 
 // REQUIRES: the peer is open or closing.
 void ConnectionManager::on_repair_begins(Peer& peer) {
-    if (peer.state == ConnectState::closing) {
+    if (peer.session.state == ConnectState::closing) {
         closings_.forget(peer);
         closings_.resume(peer);
     }
@@ -24,18 +24,18 @@ void ConnectionManager::on_repair_begins(Peer& peer) {
     measurement_.stop(peer);
     --context_.counters.connections_open;
     ++context_.counters.repairs;
-    peer.state = ConnectState::repairing;
-    peer.repair.wanted = false;
-    peer.repair.fenced = false;
-    peer.repair.quiet_at = Nanoseconds{0};
-    peer.repair.failed_at = Nanoseconds::max();
-    peer.repair.replaces = peer.connection;
-    if (!peer.repair.active) {
-        peer.repair.active = true;
-        peer.repair.began = context_.options.attended->now();
+    peer.session.state = ConnectState::repairing;
+    peer.interruption.repair.wanted = false;
+    peer.interruption.repair.fenced = false;
+    peer.interruption.repair.quiet_at = Nanoseconds{0};
+    peer.interruption.repair.failed_at = Nanoseconds::max();
+    peer.interruption.repair.replaces = peer.connection.number;
+    if (!peer.interruption.repair.active) {
+        peer.interruption.repair.active = true;
+        peer.interruption.repair.began = context_.options.attended->now();
     }
     context_.listener.on_interrupted(peer);
-    if (!peer.repair.gentle) {
+    if (!peer.interruption.repair.gentle) {
         queue_pairs_.fail_all(peer);
     }
 }
@@ -51,61 +51,62 @@ void ConnectionManager::on_repair_late(Peer& peer) {
 void ConnectionManager::on_repair_quiet(Peer& peer) {
     queue_pairs_.fail_all(peer);
     context_.listener.on_ring_final(peer);
-    if (peer.state != ConnectState::repairing) {
+    if (peer.session.state != ConnectState::repairing) {
         return; // what was in the ring has broken the connection
     }
     context_.listener.on_fenced(peer);
-    if (peer.state != ConnectState::repairing) {
+    if (peer.session.state != ConnectState::repairing) {
         return;
     }
     drop_ring_writer(peer);
-    peer.repair.fenced = true;
-    peer.repair.ask_at = Nanoseconds{0};
+    peer.interruption.repair.fenced = true;
+    peer.interruption.repair.ask_at = Nanoseconds{0};
 }
 
 // Destroys queue pairs before the memory that they write from.
 void ConnectionManager::drop_ring_writer(Peer& peer) {
     drop_queue_pairs_of(peer);
-    peer.ring_out.reset();
-    peer.answers = nullptr;
-    peer.ring_broken = false;
+    peer.out.ring.reset();
+    peer.transfers.answers = nullptr;
+    peer.session.ring_broken = false;
 }
 
 // REQUIRES: fenced.
 void ConnectionManager::on_repair_ready(Peer& peer) {
-    if (const auto early = std::move(peer.early_request); early != nullptr) {
-        ++peer.connection;
+    if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
+        ++peer.connection.number;
         accept(peer, *early, kNeeded);
         return;
     }
     const Status status = queue_pairs_.make_all(peer);
-    if (!status.ok() || peer.live_subchannels() == 0) {
+    if (!status.ok() || peer.lanes.live_subchannels() == 0) {
         drop_queue_pairs_of(peer);
-        peer.repair.ask_at = context_.options.clock->now() + kLookEvery;
+        peer.interruption.repair.ask_at = context_.options.clock->now() + kLookEvery;
         return;
     }
-    ++peer.connection;
-    peer.state = ConnectState::requested;
+    ++peer.connection.number;
+    peer.session.state = ConnectState::requested;
     static_cast<void>(messages_.send(peer, MessageType::connect_request));
 }
 
 // Waits for a path: no path is usable for both sides; each looks for one independently.
 void ConnectionManager::wait_for_path(Peer& peer) {
     drop_queue_pairs_of(peer);
-    peer.state = ConnectState::repairing;
-    peer.repair.fenced = true;
+    peer.session.state = ConnectState::repairing;
+    peer.interruption.repair.fenced = true;
     const auto more = static_cast<std::int64_t>(
         context_.options.random->below(static_cast<std::uint64_t>(kLookEvery.count())));
-    peer.repair.ask_at = context_.options.clock->now() + kLookEvery + Nanoseconds{more};
+    peer.interruption.repair.ask_at =
+        context_.options.clock->now() + kLookEvery + Nanoseconds{more};
 }
 
 // Returns false if the peer has failed. REQUIRES: the repair is active; the other side has fenced.
 bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
     context_.listener.on_ring_final(peer); // messages stored since
-    if (peer.state == ConnectState::failed) {
+    if (peer.session.state == ConnectState::failed) {
         return false;
     }
-    peer.repair.expected = expected;
+    peer.interruption.repair.expected = expected;
     offered_rings_.renew(peer);
     return true;
 }
@@ -113,8 +114,8 @@ bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
 // Called when the connection is open again.
 void ConnectionManager::end_repair(Peer& peer) {
     repairs_.leave(peer);
-    peer.repair.active = false;
-    const auto took = context_.options.attended->now() - peer.repair.began;
+    peer.interruption.repair.active = false;
+    const auto took = context_.options.attended->now() - peer.interruption.repair.began;
     context_.counters.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
     context_.listener.on_repaired(peer, took);
 }

@@ -6,18 +6,19 @@
 namespace adaptib {
 
 void Repairs::begin(Peer& peer) {
-    peer.repair.gentle = false;
+    peer.interruption.repair.gentle = false;
     want(peer);
 }
 
 void Repairs::improve(Peer& peer) {
-    if (peer.state != ConnectState::open || !peer.repairable || peer.repair.wanted) {
-        peer.repair.improve = true; // checked when the connection is open
+    if (peer.session.state != ConnectState::open || !peer.session.repairable ||
+        peer.interruption.repair.wanted) {
+        peer.interruption.repair.improve = true; // checked when the connection is open
         return;
     }
-    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        if (peer.subchannels[i].qp == nullptr && context_.listener.is_usable(peer, i)) {
-            peer.repair.gentle = true;
+    for (std::uint32_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+        if (peer.lanes.subchannels[i].qp == nullptr && context_.listener.is_usable(peer, i)) {
+            peer.interruption.repair.gentle = true;
             want(peer);
             return;
         }
@@ -25,17 +26,17 @@ void Repairs::improve(Peer& peer) {
 }
 
 void Repairs::want(Peer& peer) {
-    if (peer.state == ConnectState::idle || peer.state == ConnectState::failed) {
+    if (peer.session.state == ConnectState::idle || peer.session.state == ConnectState::failed) {
         return;
     }
-    if (peer.state == ConnectState::repairing) {
-        if (!peer.repair.fenced) {
+    if (peer.session.state == ConnectState::repairing) {
+        if (!peer.interruption.repair.fenced) {
             queue_pairs_.fail_all(peer); // a gentle repair continues as any other
         }
         return;
     }
-    peer.repair.wanted = true;
-    if (!peer.repair_link.linked()) {
+    peer.interruption.repair.wanted = true;
+    if (!peer.interruption.repair_link.linked()) {
         repairing_.push_back(peer);
     }
 }
@@ -44,53 +45,58 @@ void Repairs::advance() {
     for (std::size_t left = repairing_.size(); left > 0 && !repairing_.empty(); --left) {
         Peer& peer = *repairing_.pop_front();
         repairing_.push_back(peer);
-        if (peer.repair.active && !is_waited_for(peer)) {
+        if (peer.interruption.repair.active && !is_waited_for(peer)) {
             continue;
         }
-        if (peer.repair.wanted &&
-            (peer.state == ConnectState::open || peer.state == ConnectState::closing)) {
+        if (peer.interruption.repair.wanted && (peer.session.state == ConnectState::open ||
+                                                peer.session.state == ConnectState::closing)) {
             listener_.on_repair_begins(peer);
         }
-        if (peer.state == ConnectState::repairing &&
+        if (peer.session.state == ConnectState::repairing &&
             context_.options.clock->now() >= abandon_at(peer)) {
             listener_.on_repair_late(peer);
         }
-        if (peer.state == ConnectState::repairing && !peer.repair.fenced &&
+        if (peer.session.state == ConnectState::repairing && !peer.interruption.repair.fenced &&
             draining_.may_fence(peer)) {
             listener_.on_repair_quiet(peer);
         }
-        if (peer.state == ConnectState::repairing && peer.repair.fenced &&
-            (peer.early_request != nullptr ||
-             context_.options.clock->now() >= peer.repair.ask_at)) {
+        if (peer.session.state == ConnectState::repairing && peer.interruption.repair.fenced &&
+            (peer.connection.early_request != nullptr ||
+             context_.options.clock->now() >= peer.interruption.repair.ask_at)) {
             listener_.on_repair_ready(peer);
         }
     }
 }
 
 Nanoseconds Repairs::give_up_at(const Peer& peer) const {
-    return context_.options.liveness->ends_at(peer, peer.repair.began);
+    return context_.options.liveness->ends_at(peer, peer.interruption.repair.began);
 }
 
 // Returns false if the peer has been given up. REQUIRES: the repair is active.
 bool Repairs::is_waited_for(Peer& peer) {
     const Nanoseconds now = context_.options.attended->now();
-    if (now < give_up_at(peer) || context_.options.witness->may_live(peer, peer.repair.began)) {
+    if (now < give_up_at(peer) ||
+        context_.options.witness->may_live(peer, peer.interruption.repair.began)) {
         return true;
     }
-    context_.listener.on_partition(peer, now - std::max(peer.repair.began, Liveness::last(peer)));
+    context_.listener.on_partition(
+        peer, now - std::max(peer.interruption.repair.began, Liveness::last(peer)));
     return false;
 }
 
 Nanoseconds Repairs::next_step() const {
     Nanoseconds next = Nanoseconds::max();
     for (const Peer* peer = repairing_.front(); peer != nullptr; peer = repairing_.next(*peer)) {
-        const bool waits = peer->state == ConnectState::repairing && peer->repair.fenced;
-        next = waits ? std::min(next, peer->repair.ask_at) : next;
-        const bool lingers = peer->state == ConnectState::repairing && !peer->repair.fenced &&
-                             peer->repair.quiet_at.count() > 0;
-        next = lingers ? std::min(next, peer->repair.quiet_at) : next;
+        const bool waits =
+            peer->session.state == ConnectState::repairing && peer->interruption.repair.fenced;
+        next = waits ? std::min(next, peer->interruption.repair.ask_at) : next;
+        const bool lingers = peer->session.state == ConnectState::repairing &&
+                             !peer->interruption.repair.fenced &&
+                             peer->interruption.repair.quiet_at.count() > 0;
+        next = lingers ? std::min(next, peer->interruption.repair.quiet_at) : next;
         next = std::min(next, abandon_at(*peer));
-        const Nanoseconds end = peer->repair.active ? give_up_at(*peer) : Nanoseconds::max();
+        const Nanoseconds end =
+            peer->interruption.repair.active ? give_up_at(*peer) : Nanoseconds::max();
         next = std::min(next, context_.options.attended->look_at(end));
     }
     return next;
@@ -100,22 +106,23 @@ Nanoseconds Repairs::next_step() const {
 // fallen silent.
 Nanoseconds Repairs::abandon_at(const Peer& peer) const {
     constexpr std::int64_t kPart = 4;
-    const bool waits = peer.state == ConnectState::repairing && !peer.repair.fenced &&
-                       (peer.stripes > 0 || !SharedDraining::is_quiet(peer)) &&
-                       peer.repair.failed_at != Nanoseconds::max();
-    return waits ? peer.repair.failed_at + context_.options.failure_timeout / kPart
+    const bool waits = peer.session.state == ConnectState::repairing &&
+                       !peer.interruption.repair.fenced &&
+                       (peer.transfers.stripes > 0 || !SharedDraining::is_quiet(peer)) &&
+                       peer.interruption.repair.failed_at != Nanoseconds::max();
+    return waits ? peer.interruption.repair.failed_at + context_.options.failure_timeout / kPart
                  : Nanoseconds::max();
 }
 
 void Repairs::leave(Peer& peer) {
-    if (peer.repair_link.linked()) {
+    if (peer.interruption.repair_link.linked()) {
         repairing_.remove(peer);
     }
 }
 
 bool Repairs::uses_failed_path(const Peer& peer) const {
-    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        if (peer.subchannels[i].qp != nullptr && !context_.listener.is_usable(peer, i)) {
+    for (std::uint32_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+        if (peer.lanes.subchannels[i].qp != nullptr && !context_.listener.is_usable(peer, i)) {
             return true;
         }
     }

@@ -72,7 +72,7 @@ private:
     Nanoseconds give_up_at(const Peer& peer) const;
     bool is_waited_for(Peer& peer);
 
-    IntrusiveList<Peer, &Peer::repair_link> repairing_;
+    IntrusiveList<Peer, &Peer::interruption, &PeerInterruption::repair_link> repairing_;
     const ConnectContext& context_;
     QueuePairs& queue_pairs_;
     SharedDraining& draining_;

@@ -20,20 +20,20 @@
 namespace adaptib {
 
 void ConnectionManager::take(Peer& peer, SharingPreference preference) {
-    const bool other = peer.shared != (preference == SharingPreference::shared);
-    if (peer.state == ConnectState::open && !other) {
+    const bool other = peer.connection.shared != (preference == SharingPreference::shared);
+    if (peer.session.state == ConnectState::open && !other) {
         return;
     }
-    peer.activity.preference = preference;
-    if (peer.state == ConnectState::idle) {
-        if (preference == SharingPreference::shared && peer.wanted_link.linked()) {
+    peer.connection.activity.preference = preference;
+    if (peer.session.state == ConnectState::idle) {
+        if (preference == SharingPreference::shared && peer.connection.wanted_link.linked()) {
             limit_.stop_waiting(peer); // it gets a shared one without waiting
         }
         request(peer);
-    } else if (peer.state == ConnectState::open) {
+    } else if (peer.session.state == ConnectState::open) {
         if (preference == SharingPreference::shared || limit_.has_room()) {
             give_up(peer); // after that it is requested
-        } else if (!peer.wanted_link.linked()) {
+        } else if (!peer.connection.wanted_link.linked()) {
             limit_.wait(peer, Nanoseconds{0});
         }
     }
@@ -41,7 +41,8 @@ void ConnectionManager::take(Peer& peer, SharingPreference preference) {
 
 // Called when the connection is closed: requests the preferred kind.
 void ConnectionManager::grant_preference(Peer& peer) {
-    if (peer.state == ConnectState::idle && peer.activity.preference != SharingPreference::any) {
+    if (peer.session.state == ConnectState::idle &&
+        peer.connection.activity.preference != SharingPreference::any) {
         request(peer);
     }
 }
@@ -49,36 +50,36 @@ void ConnectionManager::grant_preference(Peer& peer) {
 // Sets the kind of the next connection; drops the resources of the other kind, which are not in
 // use.
 void ConnectionManager::set_kind(Peer& peer, bool shared) {
-    if (peer.shared == shared) {
+    if (peer.connection.shared == shared) {
         return;
     }
-    if (peer.repair.active) {
+    if (peer.interruption.repair.active) {
         drop_queue_pairs_of(peer);
-        const bool linked = peer.slot_link.linked();
+        const bool linked = peer.connection.slot_link.linked();
         if (linked) {
             limit_.leave(peer);
         }
-        peer.shared = shared;
+        peer.connection.shared = shared;
         if (linked) {
             limit_.enter(peer);
         }
         return;
     }
-    if (!peer.subchannels.empty()) {
+    if (!peer.lanes.subchannels.empty()) {
         offered_rings_.withdraw(peer);
         drop_queue_pairs(peer);
     }
-    peer.shared = shared;
+    peer.connection.shared = shared;
 }
 
 bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
-    if (!peer.shared ||
-        (peer.state != ConnectState::requested && peer.state != ConnectState::answered)) {
+    if (!peer.connection.shared || (peer.session.state != ConnectState::requested &&
+                                    peer.session.state != ConnectState::answered)) {
         return false;
     }
     std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
     if (const Status status = queue_pairs_.make_shared(peer, subchannel); !status.ok()) {
-        if (peer.repair.active) { // repairs as usual, once both sides have agreed
+        if (peer.interruption.repair.active) { // repairs as usual, once both sides have agreed
             subchannel.qp = std::move(old);
             repairs_.begin(peer);
         } else {
@@ -93,7 +94,7 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
 // Destroys the peer's initiators, which complete nothing any more, for other users neither.
 void ConnectionManager::destroy_initiators(Peer& peer) {
     std::vector<const SharedInitiator*> gone;
-    for (const Subchannel& subchannel : peer.subchannels) {
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
         SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
         if (shared != nullptr) {
             gone.push_back(&shared->initiator());
@@ -103,15 +104,16 @@ void ConnectionManager::destroy_initiators(Peer& peer) {
     if (gone.empty()) {
         return;
     }
-    peer.repair.quiet_at = context_.options.clock->now() + SharedDraining::kPacketsGone;
+    peer.interruption.repair.quiet_at =
+        context_.options.clock->now() + SharedDraining::kPacketsGone;
     limit_.for_each([&](Peer& other) {
-        const bool uses =
-            std::any_of(other.subchannels.begin(), other.subchannels.end(), [&](const auto& each) {
+        const bool uses = std::any_of(
+            other.lanes.subchannels.begin(), other.lanes.subchannels.end(), [&](const auto& each) {
                 SharedQueuePair* const shared = other.shared_queue_pair(each);
                 return shared != nullptr &&
                        std::find(gone.begin(), gone.end(), &shared->initiator()) != gone.end();
             });
-        if (uses && &other != &peer && other.repairable) {
+        if (uses && &other != &peer && other.session.repairable) {
             repairs_.begin(other);
         }
     });

@@ -19,24 +19,26 @@ void Yielding::begin(Peer& peer) {
 
 // REQUIRES: the peer is open, or closing.
 void Yielding::begin_here(Peer& peer) {
-    if (!peer.yields) {
-        peer.yields = true;
-        peer.activity.turn_began = context_.options.clock->now();
+    if (!peer.transfers.yields) {
+        peer.transfers.yields = true;
+        peer.connection.activity.turn_began = context_.options.clock->now();
         yielding_.push_back(peer);
         ++context_.counters.connections_yielded;
     }
 }
 
 void Yielding::on_yield(Peer& peer, const ConnectNote& note) {
-    const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
-    if (up && note.connection == peer.remote_connection && note.answers == peer.connection) {
+    const bool up =
+        peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
+    if (up && note.connection == peer.connection.remote_number &&
+        note.answers == peer.connection.number) {
         begin_here(peer);
     }
 }
 
 void Yielding::stop(Peer& peer) {
-    if (peer.yields) {
-        peer.yields = false;
+    if (peer.transfers.yields) {
+        peer.transfers.yields = false;
         yielding_.remove(peer);
     }
 }
@@ -46,13 +48,13 @@ void Yielding::advance() {
     for (std::size_t left = yielding_.size(); left > 0 && !yielding_.empty(); --left) {
         Peer& peer = *yielding_.pop_front();
         yielding_.push_back(peer);
-        if (peer.state != ConnectState::open) {
+        if (peer.session.state != ConnectState::open) {
             continue; // closing: until that has ended
         }
         // The other side has just kept the connection, since it needed it.
-        const bool kept = now - peer.closing.began < kLookEvery;
-        if (now - peer.activity.turn_began >= kPatience) {
-            peer.activity.turn_began = now;
+        const bool kept = now - peer.connection.closing.began < kLookEvery;
+        if (now - peer.connection.activity.turn_began >= kPatience) {
+            peer.connection.activity.turn_began = now;
             stop(peer);
         } else if (is_unused(peer) && !kept) {
             closings_.start(peer);

@@ -36,7 +36,8 @@ public:
 private:
     void begin_here(Peer& peer);
 
-    IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::yielding_link>
+        yielding_; // in the order in which they began
     const ConnectContext& context_;
     HandshakeMessages& messages_;
     Closings& closings_;

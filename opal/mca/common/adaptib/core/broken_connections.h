@@ -29,7 +29,7 @@ public:
     // that name that the user knows, which is no amo_peer; or null.
     template <typename Find> void report(Find&& find) {
         for (const Peer* broken : std::exchange(peers_, {})) {
-            Peer* peer = find(broken->name);
+            Peer* peer = find(broken->contact.name);
             if (peer != nullptr && handler_ != nullptr) {
                 handler_(context_, *peer);
             }

@@ -22,23 +22,25 @@ void ChannelSelection::select_channels(Nanoseconds now) {
     std::vector<std::uint64_t> others; // peers that are connected without having been chosen
     peers_.for_each([&](Peer& peer) {
         const std::uint32_t messages = peer.messages();
-        const std::uint32_t news = messages - peer.activity.counted;
-        peer.activity.counted = messages;
-        const bool open = peer.state == ConnectState::open;
-        const bool may_be = open || now >= peer.activity.own_after; // else it was refused recently
+        const std::uint32_t news = messages - peer.connection.activity.counted;
+        peer.connection.activity.counted = messages;
+        const bool open = peer.session.state == ConnectState::open;
+        const bool may_be =
+            open || now >= peer.connection.activity.own_after; // else it was refused recently
         if (news > 0) {
             if (may_be) {
-                counts.push_back({peer.name, static_cast<double>(news)});
+                counts.push_back({peer.contact.name, static_cast<double>(news)});
             }
-            talking.push_back(peer.name);
-            if (peer.datagram.handle != nullptr && peer.datagram.handle->shares_processor()) {
-                beside.push_back(peer.name);
+            talking.push_back(peer.contact.name);
+            if (peer.contact.datagram.handle != nullptr &&
+                peer.contact.datagram.handle->shares_processor()) {
+                beside.push_back(peer.contact.name);
             }
         }
-        if (peer.activity.chosen && may_be) {
-            in_use.connected.push_back(peer.name);
+        if (peer.connection.activity.chosen && may_be) {
+            in_use.connected.push_back(peer.contact.name);
         } else if (open && news > 0) {
-            (peer.shared ? in_use.shared : others).push_back(peer.name);
+            (peer.connection.shared ? in_use.shared : others).push_back(peer.contact.name);
         }
     });
     if (options_.meter != nullptr) {
@@ -62,8 +64,8 @@ void ChannelSelection::select_channels(Nanoseconds now) {
     counters_.selection_bytes = selector_->memory_bytes();
     const std::vector<std::uint64_t>& chosen = selector_->mapping().connected;
     peers_.for_each([&](Peer& peer) {
-        const bool among = std::binary_search(chosen.begin(), chosen.end(), peer.name);
-        peer.activity.chosen = among && (changed || peer.activity.chosen);
+        const bool among = std::binary_search(chosen.begin(), chosen.end(), peer.contact.name);
+        peer.connection.activity.chosen = among && (changed || peer.connection.activity.chosen);
     });
     connect_selected(talking, now);
 }
@@ -73,23 +75,23 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
                                         Nanoseconds now) {
     const std::vector<std::uint64_t>& sharing = selector_->mapping().shared;
     const auto shall_share = [&](const Peer& peer) {
-        return std::binary_search(sharing.begin(), sharing.end(), peer.name);
+        return std::binary_search(sharing.begin(), sharing.end(), peer.contact.name);
     };
     std::uint64_t free = connections_.limit().free_room();
     std::size_t waiting = 0;                   // peers to share, without room
     for (const std::uint64_t name : talking) { // a silent peer has no use for one, even if chosen
         Peer* peer = peers_.find(name);        // may end other peers, so not within for_each
-        if (peer == nullptr || peer->datagram.handle == nullptr || peer->released) {
+        if (peer == nullptr || peer->contact.datagram.handle == nullptr || peer->ending.released) {
             continue;
         }
-        const bool shares = peer->state == ConnectState::open && peer->shared;
-        const bool may_have =
-            now >= peer->activity.own_after && !(shares && peer->activity.asks_itself);
+        const bool shares = peer->session.state == ConnectState::open && peer->connection.shared;
+        const bool may_have = now >= peer->connection.activity.own_after &&
+                              !(shares && peer->connection.activity.asks_itself);
         const bool upgrade = shares && free > 0;
-        if (may_have && (peer->activity.chosen || upgrade)) {
+        if (may_have && (peer->connection.activity.chosen || upgrade)) {
             free -= upgrade ? 1 : 0;
             connections_.take(*peer, SharingPreference::own);
-        } else if (peer->state == ConnectState::idle && shall_share(*peer) &&
+        } else if (peer->session.state == ConnectState::idle && shall_share(*peer) &&
                    connections_.sharing().may_share(*peer)) {
             if (connections_.sharing().has_room()) {
                 connections_.take(*peer, SharingPreference::shared);
@@ -99,8 +101,8 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
         }
     }
     connections_.limit().for_each([&](Peer& peer) { // makes room for the next period
-        if (waiting > 0 && peer.shared && peer.state == ConnectState::open &&
-            !peer.activity.chosen && !shall_share(peer)) {
+        if (waiting > 0 && peer.connection.shared && peer.session.state == ConnectState::open &&
+            !peer.connection.activity.chosen && !shall_share(peer)) {
             --waiting;
             connections_.give_up(peer);
         }
@@ -129,13 +131,13 @@ void ChannelSelection::note_costs() {
 }
 
 void ChannelSelection::promote(Peer& peer) {
-    if (peer.datagram.handle == nullptr || peer.released) {
+    if (peer.contact.datagram.handle == nullptr || peer.ending.released) {
         return;
     }
     const bool shares = connections_.sharing().may_share(peer);
-    if (peer.state == ConnectState::idle && shares) {
+    if (peer.session.state == ConnectState::idle && shares) {
         connections_.take(peer, SharingPreference::shared);
-    } else if (peer.state == ConnectState::open && peer.shared) {
+    } else if (peer.session.state == ConnectState::open && peer.connection.shared) {
         connections_.take(peer, SharingPreference::own);
     } else {
         connections_.request(peer);
@@ -143,7 +145,7 @@ void ChannelSelection::promote(Peer& peer) {
 }
 
 void ChannelSelection::demote(Peer& peer) {
-    if (peer.state == ConnectState::open && !peer.shared &&
+    if (peer.session.state == ConnectState::open && !peer.connection.shared &&
         connections_.sharing().may_share(peer)) {
         connections_.take(peer, SharingPreference::shared);
     } else {

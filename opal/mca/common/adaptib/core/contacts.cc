@@ -11,7 +11,8 @@ namespace adaptib {
 namespace {
 
 bool is_waited_for(const Peer& peer) {
-    return peer.has_pending() || peer.early_request != nullptr || peer.users > 0;
+    return peer.out.has_pending() || peer.connection.early_request != nullptr ||
+           peer.transfers.users > 0;
 }
 
 } // namespace
@@ -25,7 +26,7 @@ void Contacts::add(Peer& peer, Status status) {
         return;
     }
     const Nanoseconds now = clock_.now();
-    peer.datagram.coming = true;
+    peer.contact.datagram.coming = true;
     Contact contact{&peer, now, now, kFirstPause};
     if (!put_off(contact, status, now)) {
         contacts_.push_back(contact);
@@ -60,8 +61,8 @@ void Contacts::retry(Nanoseconds now) {
 // Returns true if the contact is settled, for better or worse.
 bool Contacts::try_contact(Contact& contact, Nanoseconds now) {
     Peer& peer = *contact.peer;
-    if (peer.state == ConnectState::failed) {
-        peer.datagram.coming = false;
+    if (peer.session.state == ConnectState::failed) {
+        peer.contact.datagram.coming = false;
         return true;
     }
     std::size_t pair = 0;
@@ -69,14 +70,14 @@ bool Contacts::try_contact(Contact& contact, Nanoseconds now) {
     if (!status.ok() && status.reason() != Reason::peer_gone) {
         return put_off(contact, status, now);
     }
-    peer.datagram.coming = false;
+    peer.contact.datagram.coming = false;
     if (!status.ok()) {
         if (is_waited_for(peer)) {
             listener_.on_peer_failed(peer, reason_text(status.reason()));
         }
         return true;
     }
-    if (const auto early = std::move(peer.early_request); early != nullptr) {
+    if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
         listener_.on_early_request(peer, *early);
     }
     return true;
@@ -96,7 +97,7 @@ bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
     }
     if (lasted >= kReportAfter && !reported_) {
         reported_ = true; // one notice stands for all such peers
-        listener_.on_notice(peer_text(peer.name, peer.address.host) +
+        listener_.on_notice(peer_text(peer.contact.name, peer.contact.address.host) +
                             " cannot be reached yet, and an operation waits for it: " +
                             why_unreached(peer, status) + " Attempts go on; " + give_up_text());
     }
@@ -113,16 +114,16 @@ std::string Contacts::give_up_text() const {
 }
 
 std::string Contacts::why_unreached(const Peer& peer, Status status) const {
-    const Rail& rail = *rails_[peer.route.local.first];
+    const Rail& rail = *rails_[peer.contact.route.local.first];
     const std::string more = rail.last_error_text();
     return "rail " + rail.info().name + ": " +
            (more.empty() ? reason_text(status.reason()) : more) + ". " + advice(status.reason());
 }
 
 void Contacts::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
-    peer.datagram.coming = false;
-    const AddressRail& remote = peer.address.rails[peer.route.remote.first];
-    rails_[peer.route.local.first]->refuse({remote.size, remote.bytes}, status.reason());
+    peer.contact.datagram.coming = false;
+    const AddressRail& remote = peer.contact.address.rails[peer.contact.route.remote.first];
+    rails_[peer.contact.route.local.first]->refuse({remote.size, remote.bytes}, status.reason());
     listener_.on_peer_failed(
         peer,
         "this process cannot reach it" +

@@ -65,7 +65,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
     protocol_->drop_receives();
     wait(limit);
     for (Peer* peer : left()) {
-        if (peer->one_sided == 0) {
+        if (peer->transfers.one_sided == 0) {
             protocol_->on_peer_failed(*peer,
                                       "this process ends while messages are still under way");
         }
@@ -96,11 +96,12 @@ Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
     bool last_words = departures_->any();
     peers_->for_each([&](Peer& peer) {
-        const DatagramLink* link = peer.datagram.link.get();
-        const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
-                                  peer.ring_out->poster().flushed();
-        const bool owes = !ring_flushed || peer.datagrams.retransmitter().owes(peer.datagram);
-        owed = owed || (owes && !peer.disconnect_received);
+        const DatagramLink* link = peer.contact.datagram.link.get();
+        const bool ring_flushed = peer.session.state != ConnectState::open ||
+                                  peer.out.ring == nullptr || peer.out.ring->poster().flushed();
+        const bool owes =
+            !ring_flushed || peer.contact.channel.retransmitter().owes(peer.contact.datagram);
+        owed = owed || (owes && !peer.ending.disconnect_received);
         last_words = last_words || owes || (link != nullptr && link->busy());
     });
     return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
@@ -158,7 +159,7 @@ void Core::run_timers() {
     if (now >= forgive_unconnected_at_) [[unlikely]] {
         forgive_unconnected_at_ = Nanoseconds::max();
         peers_->for_each([this](Peer& peer) {
-            if (std::exchange(peer.unconnected_paths, 0) != 0) {
+            if (std::exchange(peer.health.unconnected_paths, 0) != 0) {
                 connections_->repairs().improve(peer);
             }
         });
@@ -214,25 +215,25 @@ std::string Core::weights_report() const {
     std::size_t peers = 0;
     peers_->for_each([&](const Peer& peer) {
         constexpr std::array<const char*, 3> kOf{" of reads", " of writes", " of both"}; // by Mix
-        const Scheduler* const scheduler = peer.scheduler.get();
-        if (peer.route.count < 2 || scheduler == nullptr) {
+        const Scheduler* const scheduler = peer.lanes.scheduler.get();
+        if (peer.contact.route.count < 2 || scheduler == nullptr) {
             return;
         }
         std::array<double, 3> all{}; // by Mix
         double measured = 0;
-        for (std::uint32_t i = 0; i < peer.route.count; ++i) {
+        for (std::uint32_t i = 0; i < peer.contact.route.count; ++i) {
             for (const Mix mix : kMixes) {
                 all[static_cast<std::size_t>(mix)] += scheduler->weight(mix, i);
             }
-            measured += scheduler->measured(peer.route.pairs[i].local);
+            measured += scheduler->measured(peer.contact.route.pairs[i].local);
         }
         if (all[0] + all[1] + all[2] + measured == 0 || ++peers > kMostPeers) {
             return;
         }
-        const bool connected = peer.state == ConnectState::open;
-        for (std::uint32_t i = 0; i < peer.route.count; ++i) {
+        const bool connected = peer.session.state == ConnectState::open;
+        for (std::uint32_t i = 0; i < peer.contact.route.count; ++i) {
             text += "  path " + paths_->path_text(peer, i) + " of process " +
-                    std::to_string(peer.name & 0xffffffffu) + ":";
+                    std::to_string(peer.contact.name & 0xffffffffu) + ":";
             const char* separator = " weight ";
             for (const Mix mix : kMixes) {
                 const auto at = static_cast<std::size_t>(mix);
@@ -244,13 +245,14 @@ std::string Core::weights_report() const {
                 text += separator + std::string(weight) + kOf[at];
                 separator = ", ";
             }
-            if (const double rate = scheduler->measured(peer.route.pairs[i].local); rate > 0) {
+            if (const double rate = scheduler->measured(peer.contact.route.pairs[i].local);
+                rate > 0) {
                 char megabytes[32];
                 std::snprintf(megabytes, sizeof megabytes, "%.1f MB/s", 1e-6 * rate);
                 text +=
                     (separator[0] == ',' ? ", measured " : " measured ") + std::string(megabytes);
             }
-            text += connected && i == peer.control_lane ? "; carries the ring\n" : "\n";
+            text += connected && i == peer.control.lane ? "; carries the ring\n" : "\n";
         }
     });
     if (peers > kMostPeers) {

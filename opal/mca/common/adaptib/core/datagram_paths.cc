@@ -12,25 +12,26 @@ constexpr std::size_t kNoPair = ~std::size_t{0};
 } // namespace
 
 bool DatagramPaths::has_datagrams(const Peer& peer, std::size_t pair) {
-    const PeerRoute::Pair& rails = peer.route.pairs[pair];
-    return rails.local - peer.route.local.first < peer.datagrams.ports() &&
-           peer.address.rails[rails.remote].datagram_qp != 0;
+    const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
+    return rails.local - peer.contact.route.local.first < peer.contact.channel.ports() &&
+           peer.contact.address.rails[rails.remote].datagram_qp != 0;
 }
 
 bool DatagramPaths::heard_over(const Peer& peer, std::size_t pair) {
-    const PeerRoute::Pair& rails = peer.route.pairs[pair];
-    return peer.datagram.heard_rail == rails.remote &&
-           peer.datagram.heard_port == rails.local - peer.route.local.first;
+    const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
+    return peer.contact.datagram.heard_rail == rails.remote &&
+           peer.contact.datagram.heard_port == rails.local - peer.contact.route.local.first;
 }
 
 Reach DatagramPaths::reach_of(const Peer& peer) const {
-    if (peer.life.ended) {
+    if (peer.health.life.ended) {
         return Reach::ended;
     }
-    if (reports_paths(peer) || peer.datagram.handle == nullptr) {
+    if (reports_paths(peer) || peer.contact.datagram.handle == nullptr) {
         return Reach::unknown;
     }
-    return peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
+    return peer.contact.channel.rail(peer.contact.datagram.port)
+        .reach(*peer.contact.datagram.handle);
 }
 
 Reach DatagramPaths::reach(const Peer& peer, std::size_t pair) {
@@ -38,11 +39,11 @@ Reach DatagramPaths::reach(const Peer& peer, std::size_t pair) {
     if (reports_paths(peer) || !handle_for(peer, pair, handle).ok()) {
         return Reach::unknown;
     }
-    return rails_[peer.route.pairs[pair].local]->reach(*handle);
+    return rails_[peer.contact.route.pairs[pair].local]->reach(*handle);
 }
 
 void DatagramPaths::on_path_changed(Peer& peer, std::size_t pair, PathState now) {
-    DatagramTarget& target = peer.datagram;
+    DatagramTarget& target = peer.contact.datagram;
     if (now == PathState::failed) {
         if (target.pair == pair && target.handle != nullptr) {
             leave(peer);
@@ -56,12 +57,12 @@ void DatagramPaths::on_path_changed(Peer& peer, std::size_t pair, PathState now)
 }
 
 Status DatagramPaths::open(Peer& peer, std::size_t& pair) {
-    if (peer.life.ended) {
+    if (peer.health.life.ended) {
         return Status::error(Reason::peer_gone);
     }
     Status status = Status::error(Reason::unreachable);
     for (const bool usable : {true, false}) {
-        for (std::size_t i = 0; i < peer.route.total && !status.ok(); ++i) {
+        for (std::size_t i = 0; i < peer.contact.route.total && !status.ok(); ++i) {
             if (has_datagrams(peer, i) && paths_.usable(peer, i) == usable &&
                 status.reason() != Reason::peer_gone) {
                 pair = i;
@@ -74,12 +75,12 @@ Status DatagramPaths::open(Peer& peer, std::size_t& pair) {
 
 // Returns the pair to move to from the present one; kNoPair: there is no other.
 std::size_t DatagramPaths::next_pair(const Peer& peer) const {
-    const DatagramTarget& target = peer.datagram;
+    const DatagramTarget& target = peer.contact.datagram;
     std::size_t best = kNoPair;
     int best_worth = 0;
-    for (std::size_t step = 1; step < peer.route.total; ++step) {
-        const std::size_t pair = (target.pair + step) % peer.route.total;
-        const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    for (std::size_t step = 1; step < peer.contact.route.total; ++step) {
+        const std::size_t pair = (target.pair + step) % peer.contact.route.total;
+        const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
         if (!has_datagrams(peer, pair) || paths_.rail_down(rails.local)) {
             continue;
         }
@@ -101,8 +102,8 @@ std::size_t DatagramPaths::next_pair(const Peer& peer) const {
 // Creates the handle anew each time, since the address that it stands for may have changed.
 Status DatagramPaths::handle_for(const Peer& peer, std::size_t pair,
                                  std::unique_ptr<AddressHandle>& out) {
-    const PeerRoute::Pair& rails = peer.route.pairs[pair];
-    const AddressRail& remote = peer.address.rails[rails.remote];
+    const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
+    const AddressRail& remote = peer.contact.address.rails[rails.remote];
     return rails_[rails.local]->create_ah(
         rails_[rails.local]->path_to({remote.size, remote.bytes}, rails.path), out);
 }
@@ -111,18 +112,18 @@ Status DatagramPaths::move(Peer& peer, std::size_t pair) {
     std::unique_ptr<AddressHandle> handle;
     const Status status = handle_for(peer, pair, handle);
     if (status.ok()) {
-        const PeerRoute::Pair& rails = peer.route.pairs[pair];
-        peer.datagram.pair = static_cast<std::uint8_t>(pair);
-        peer.datagrams.retransmitter().move(peer.datagram, rails.local - peer.route.local.first,
-                                            std::move(handle),
-                                            peer.address.rails[rails.remote].datagram_qp);
+        const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
+        peer.contact.datagram.pair = static_cast<std::uint8_t>(pair);
+        peer.contact.channel.retransmitter().move(
+            peer.contact.datagram, rails.local - peer.contact.route.local.first, std::move(handle),
+            peer.contact.address.rails[rails.remote].datagram_qp);
     }
     return status;
 }
 
 // Moves to the best other path that works; without one, the datagrams stay where they are.
 void DatagramPaths::leave(Peer& peer) {
-    for (std::size_t tries = 0; tries < peer.route.total; ++tries) {
+    for (std::size_t tries = 0; tries < peer.contact.route.total; ++tries) {
         const std::size_t pair = next_pair(peer);
         if (pair == kNoPair) {
             return;
@@ -144,7 +145,7 @@ void DatagramPaths::leave(Peer& peer) {
 
 void DatagramPaths::on_failure(Peer& peer, DatagramChannel::PathFailure failure,
                                WorkStatus status) {
-    const std::size_t pair = peer.datagram.pair;
+    const std::size_t pair = peer.contact.datagram.pair;
     switch (failure) {
     case DatagramChannel::PathFailure::unanswered:
         paths_.report_suspect(peer, pair, "datagrams are not acknowledged");
@@ -157,23 +158,24 @@ void DatagramPaths::on_failure(Peer& peer, DatagramChannel::PathFailure failure,
         break;
     case DatagramChannel::PathFailure::given_up: on_partition(peer, liveness_.patience()); return;
     }
-    if (peer.datagram.handle != nullptr && peer.datagram.pair == pair) {
+    if (peer.contact.datagram.handle != nullptr && peer.contact.datagram.pair == pair) {
         leave(peer);
     }
 }
 
 void DatagramPaths::on_address_moved(Peer& peer, std::size_t pair) {
-    const std::size_t used = peer.datagram.pair;
-    if (peer.route.pairs[used].remote == peer.route.pairs[pair].remote) {
+    const std::size_t used = peer.contact.datagram.pair;
+    if (peer.contact.route.pairs[used].remote == peer.contact.route.pairs[pair].remote) {
         static_cast<void>(move(peer, used));
     }
 }
 
 void DatagramPaths::on_partition(Peer& peer, Nanoseconds lasted) {
     std::string paths;
-    for (std::size_t pair = 0; pair < peer.route.count; ++pair) {
-        const std::string why =
-            peer.paths == nullptr ? std::string() : peer.paths->records[pair].last_error;
+    for (std::size_t pair = 0; pair < peer.contact.route.count; ++pair) {
+        const std::string why = peer.health.paths == nullptr
+                                    ? std::string()
+                                    : peer.health.paths->records[pair].last_error;
         paths += (pair == 0 ? "" : "; ") + paths_.path_text(peer, pair) +
                  (why.empty() ? "" : ": " + why);
     }
@@ -194,12 +196,14 @@ std::string DatagramPaths::silence_text(const Peer& peer, Nanoseconds lasted) co
 bool DatagramPaths::send_aside(Peer& peer, std::size_t pair, std::uint32_t qp,
                                const MessageHeader& header, const void* body) {
     std::unique_ptr<AddressHandle> handle;
-    if (!has_datagrams(peer, pair) || peer.datagram.handle == nullptr ||
+    if (!has_datagrams(peer, pair) || peer.contact.datagram.handle == nullptr ||
         !handle_for(peer, pair, handle).ok()) {
         return false;
     }
-    const std::uint32_t port = peer.route.pairs[pair].local - peer.route.local.first;
-    return peer.datagrams.send_probe(peer.datagram, port, std::move(handle), qp, header, body);
+    const std::uint32_t port =
+        peer.contact.route.pairs[pair].local - peer.contact.route.local.first;
+    return peer.contact.channel.send_probe(peer.contact.datagram, port, std::move(handle), qp,
+                                           header, body);
 }
 
 bool DatagramPaths::can_ask(const Peer& peer, std::size_t pair) const {
@@ -208,7 +212,7 @@ bool DatagramPaths::can_ask(const Peer& peer, std::size_t pair) const {
 
 bool DatagramPaths::send_probe(Peer& peer, std::size_t pair, MessageType type,
                                const ProbeBody& body) {
-    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
     ProbeBody full = body;
     const RailAddress at = rails_[rails.local]->address();
     full.size = at.size;
@@ -217,7 +221,8 @@ bool DatagramPaths::send_probe(Peer& peer, std::size_t pair, MessageType type,
     MessageHeader header;
     header.type = type;
     header.length = sizeof full;
-    return send_aside(peer, pair, peer.address.rails[rails.remote].datagram_qp, header, &full);
+    return send_aside(peer, pair, peer.contact.address.rails[rails.remote].datagram_qp, header,
+                      &full);
 }
 
 } // namespace adaptib

@@ -46,11 +46,11 @@ public:
 
     // False within a host: there a process fails, not a path.
     bool reports_paths(const Peer& peer) const {
-        return rails_[peer.route.local.first]->info().link_layer != LinkLayer::memory;
+        return rails_[peer.contact.route.local.first]->info().link_layer != LinkLayer::memory;
     }
     static bool has_datagrams(const Peer& peer, std::size_t pair);
     // True if the peer's datagrams move when their path fails.
-    bool moves(const Peer& peer) const { return paths_.on() && peer.datagrams.linked(); }
+    bool moves(const Peer& peer) const { return paths_.on() && peer.contact.channel.linked(); }
     // True if the last datagram came over this pair.
     static bool heard_over(const Peer& peer, std::size_t pair);
     // Reachability over the path of the peer's datagrams.

@@ -16,14 +16,14 @@ constexpr std::size_t kMostAtOnce = 16;
 // Returns why nothing will come from the peer any more; null: it lives, as far as is known without
 // asking it.
 const char* why_gone(const Peer& peer) {
-    if (peer.life.ended) {
+    if (peer.health.life.ended) {
         return "its process has ended, says the runtime";
     }
-    if (peer.datagram.handle == nullptr) {
+    if (peer.contact.datagram.handle == nullptr) {
         return nullptr;
     }
     std::string text;
-    switch (peer.datagram.handle->standing(text).reason()) {
+    switch (peer.contact.datagram.handle->standing(text).reason()) {
     case Reason::no_device: return "its process has finalized MPI";
     case Reason::peer_gone: return "its process has ended";
     default: return nullptr;
@@ -51,7 +51,7 @@ void Departures::on_refused(Peer& peer, Status status, std::string text) {
 void Departures::on_peers_changed() {
     std::vector<Peer*> gone;
     peers_.for_each([&](Peer& peer) {
-        if (peer.datagram.handle == nullptr || peer.state == ConnectState::failed) {
+        if (peer.contact.datagram.handle == nullptr || peer.session.state == ConnectState::failed) {
             return;
         }
         if (why_gone(peer) != nullptr) {
@@ -59,7 +59,7 @@ void Departures::on_peers_changed() {
             return;
         }
         std::string text;
-        if (const Status standing = peer.datagram.handle->standing(text); !standing.ok()) {
+        if (const Status standing = peer.contact.datagram.handle->standing(text); !standing.ok()) {
             on_refused(peer, standing, text);
         }
     });
@@ -69,14 +69,14 @@ void Departures::on_peers_changed() {
 void Departures::end(const std::vector<Peer*>& gone) {
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         if (std::any_of(gone.begin(), gone.end(),
-                        [i](const Peer* peer) { return peer->route.fabric == i; })) {
+                        [i](const Peer* peer) { return peer->contact.route.fabric == i; })) {
             take_datagrams(fabrics_[i]);
         }
     }
     for (Peer* peer : gone) {
         rings_.empty(*peer);
         const char* why = why_gone(*peer);
-        if (why != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
+        if (why != nullptr && peer->session.state != ConnectState::failed && !leaves(*peer)) {
             protocol_.on_peer_failed(*peer, why);
         }
     }
@@ -97,14 +97,14 @@ bool Departures::leaves(Peer& peer) {
 void Departures::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {
         std::erase(disconnected_, peer);
-        if (peer->state == ConnectState::failed || protocol_.needs(*peer)) {
+        if (peer->session.state == ConnectState::failed || protocol_.needs(*peer)) {
             continue;
         }
         protocol_.drop_disconnects(*peer);
         connections_.close(*peer, ConnectState::idle);
-        peer->early_request.reset();
-        peer->datagram.handle.reset();
-        peer->datagrams.retransmitter().forget(peer->datagram);
+        peer->connection.early_request.reset();
+        peer->contact.datagram.handle.reset();
+        peer->contact.channel.retransmitter().forget(peer->contact.datagram);
         paths_.forget(*peer);
         protocol_.on_torn_down(*peer);
     }
@@ -115,25 +115,25 @@ void Departures::tear_down_peers() {
     std::vector<Peer*> disconnected;
     std::swap(disconnected, disconnected_);
     for (Peer* peer : disconnected) {
-        if (peer->state == ConnectState::failed) {
+        if (peer->session.state == ConnectState::failed) {
             continue;
         }
-        if (peer->repair.wanted || peer->interrupted) {
-            peer->teardown_pending =
+        if (peer->interruption.repair.wanted || peer->interruption.active) {
+            peer->in.teardown_pending =
                 false; // our answer may be lost; finish once it is under way again
             continue;
         }
-        if ((peer->ring_out != nullptr && !peer->ring_out->poster().settled()) ||
+        if ((peer->out.ring != nullptr && !peer->out.ring->poster().settled()) ||
             !connections_.shared_draining().drained(*peer)) {
             disconnected_.push_back(peer); // our answer to its disconnect is under way
             continue;
         }
         connections_.close(*peer, ConnectState::idle);
-        const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
-        const DatagramLink* link = peer->datagram.link.get();
-        if (peer->released && early == nullptr && peer->early == nullptr &&
+        const std::unique_ptr<ConnectBody> early = std::move(peer->connection.early_request);
+        const DatagramLink* link = peer->contact.datagram.link.get();
+        if (peer->ending.released && early == nullptr && peer->in.early == nullptr &&
             (link == nullptr || !link->busy())) {
-            peer->datagram.handle.reset();
+            peer->contact.datagram.handle.reset();
         }
         protocol_.on_torn_down(*peer);
         if (early != nullptr) {

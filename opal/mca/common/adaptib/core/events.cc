@@ -30,11 +30,13 @@ void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
 // Adds the error text of the first rail that has one.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
     if (departures_->leaves(peer)) {
-        peer.state = peer.state == ConnectState::failed ? ConnectState::idle : peer.state;
+        peer.session.state =
+            peer.session.state == ConnectState::failed ? ConnectState::idle : peer.session.state;
         return;
     }
     std::string why;
-    for (std::uint32_t i = peer.route.local.first; i < peer.route.local.end() && why.empty(); ++i) {
+    for (std::uint32_t i = peer.contact.route.local.first;
+         i < peer.contact.route.local.end() && why.empty(); ++i) {
         why = rails_[i]->last_error_text();
         why = why.empty() || what.find(why) != std::string::npos
                   ? ""
@@ -47,18 +49,18 @@ void Core::on_notice(const std::string& text) { environment_.message(Severity::n
 
 bool Core::is_usable(const Peer& peer, std::size_t pair) {
     const auto good = [&](std::size_t i) {
-        return paths_->usable(peer, i) && (peer.unconnected_paths & (1u << i)) == 0;
+        return paths_->usable(peer, i) && (peer.health.unconnected_paths & (1u << i)) == 0;
     };
     bool any = false; // without any good one, failed paths are tried again
-    for (std::size_t i = 0; i < peer.route.count && !any; ++i) {
+    for (std::size_t i = 0; i < peer.contact.route.count && !any; ++i) {
         any = good(i);
     }
-    return any ? good(pair) : !paths_->rail_down(peer.route.pairs[pair].local);
+    return any ? good(pair) : !paths_->rail_down(peer.contact.route.pairs[pair].local);
 }
 
 // Does without the path for a while, if there is another one: a retry interrupts the connection.
 void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) {
-    peer.unconnected_paths |= 1u << pair;
+    peer.health.unconnected_paths |= 1u << pair;
     forgive_unconnected_at_ =
         std::min(forgive_unconnected_at_, environment_.clock->now() + kForgiveUnconnected);
     paths_->report_suspect(peer, pair, why);
@@ -73,12 +75,12 @@ void Core::on_interrupted(Peer& peer) {
 // Takes completions until there are none. Their handling may cause further ones, so the number is
 // bounded by what the queues can hold.
 void Core::on_abandoned(Peer& peer) {
-    peer.abandoned = true;
+    peer.interruption.abandoned = true;
     for (std::size_t left = kCompletionDepth * (rails_.size() + counters_.queue_pairs); left > 0;) {
         const std::size_t taken = poll_completions();
         left = taken == 0 ? 0 : left - std::min(left, taken);
     }
-    peer.abandoned = false;
+    peer.interruption.abandoned = false;
     protocol_->transfers().abandon(peer);
 }
 
@@ -86,8 +88,8 @@ void Core::on_fenced(Peer& peer) { protocol_->flow().on_fenced(peer); }
 
 // The path repository reports what failed, path by path; this notice is for close observers.
 void Core::on_repaired(Peer& peer, Nanoseconds took) {
-    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        if (peer.subchannels[i].qp != nullptr) {
+    for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+        if (peer.lanes.subchannels[i].qp != nullptr) {
             paths_->report_success(peer, i, datagram_paths_->reports_paths(peer));
         }
     }
@@ -97,11 +99,12 @@ void Core::on_repaired(Peer& peer, Nanoseconds took) {
         return;
     }
     repair_reported_ = now;
-    environment_.message(Severity::notice,
-                         "The connection to " + peer_text(peer.name, peer.address.host) +
-                             " was made anew over " + std::to_string(peer.live_subchannels()) +
-                             " of " + std::to_string(peer.subchannels.size()) + " paths; it took " +
-                             std::to_string(microseconds) + " us.");
+    environment_.message(
+        Severity::notice,
+        "The connection to " + peer_text(peer.contact.name, peer.contact.address.host) +
+            " was made anew over " + std::to_string(peer.lanes.live_subchannels()) + " of " +
+            std::to_string(peer.lanes.subchannels.size()) + " paths; it took " +
+            std::to_string(microseconds) + " us.");
 }
 
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
@@ -116,23 +119,24 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
         }
     }
     const auto look = [&](Peer& peer) {
-        for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-            if (!peer.subchannels[i].has(rail, qp_number)) {
+        for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+            if (!peer.lanes.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
-            if (connections_->renew_shared(peer, peer.subchannels[i]) ||
+            if (connections_->renew_shared(peer, peer.lanes.subchannels[i]) ||
                 departures_->leaves(peer)) {
                 return;
             }
-            const bool own = !peer.shared || owner == &peer.quiet_work;
-            const bool refused = peer.subchannels[i].refused; // its operation has ended already
-            if (peer.repairable && (is_path_failure(status) || !own || refused)) {
+            const bool own = !peer.connection.shared || owner == &peer.connection.quiet_work;
+            const bool refused =
+                peer.lanes.subchannels[i].refused; // its operation has ended already
+            if (peer.session.repairable && (is_path_failure(status) || !own || refused)) {
                 if (is_path_failure(status) && status != WorkStatus::flushed && own) {
                     paths_->report_failure(peer, i, work_status_text(status),
                                            datagram_paths_->reports_paths(peer));
                 }
                 connections_->repairs().begin(peer);
-            } else if (!peer.teardown_pending) {
+            } else if (!peer.in.teardown_pending) {
                 // A peer that is disconnected, and takes its end down, does not use the connection
                 // any more.
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
@@ -150,13 +154,15 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
 // checked when its connection opens.
 void Core::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
                            const std::string&) {
-    if (peer.state == ConnectState::failed) {
+    if (peer.session.state == ConnectState::failed) {
         return;
     }
     datagram_paths_->on_path_changed(peer, pair, now);
     if (now == PathState::failed) {
-        const bool used = pair < peer.subchannels.size() && peer.subchannels[pair].qp != nullptr;
-        if (used && peer.repairable && !rides_out(peer, pair, peer.route.pairs[pair].local)) {
+        const bool used =
+            pair < peer.lanes.subchannels.size() && peer.lanes.subchannels[pair].qp != nullptr;
+        if (used && peer.session.repairable &&
+            !rides_out(peer, pair, peer.contact.route.pairs[pair].local)) {
             connections_->repairs().begin(peer);
         }
     } else if (now == PathState::up) {
@@ -185,7 +191,8 @@ bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
     if (!peers_->find_or_make(name, peer, PeerDirectory::Why::user).ok()) {
         return false;
     }
-    if (peer->datagram.handle != nullptr && !peer->released) { // else contacted and released since
+    if (peer->contact.datagram.handle != nullptr &&
+        !peer->ending.released) { // else contacted and released since
         connections_->request_if_room(*peer);
         asked = peer;
     }

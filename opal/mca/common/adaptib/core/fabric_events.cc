@@ -94,13 +94,15 @@ void FabricEvents::fail_peers_on(std::uint32_t rail) {
     const std::string& name = parts_.rails[rail]->info().name;
     parts_.peers.for_each([&](Peer& peer) {
         const bool connected =
-            peer.state == ConnectState::open || peer.state == ConnectState::closing;
+            peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
         const std::size_t chosen = connected ? parts_.connections.chosen_subchannel(peer) : 0;
         const bool ring =
-            connected && peer.subchannels[chosen].local_rail == rail &&
+            connected && peer.lanes.subchannels[chosen].local_rail == rail &&
             !(parts_.migration != nullptr && parts_.migration->rides_out(peer, chosen, rail));
-        const bool datagrams = !parts_.datagram_paths.moves(peer) && rail == peer.route.local.first;
-        if (peer.state != ConnectState::failed && (datagrams || (ring && !peer.repairable))) {
+        const bool datagrams =
+            !parts_.datagram_paths.moves(peer) && rail == peer.contact.route.local.first;
+        if (peer.session.state != ConnectState::failed &&
+            (datagrams || (ring && !peer.session.repairable))) {
             parts_.peer_failures.on_peer_failed(peer, "rail " + name + " is down");
         }
     });

@@ -17,14 +17,14 @@ constexpr Nanoseconds kLookEvery{5'000'000'000};
 void Core::shrink_idle_rings(Nanoseconds now) {
     shrink_rings_at_ = now + kLookEvery;
     peers_->for_each([this](Peer& peer) {
-        if (peer.ring_out != nullptr) { // memory that was once refused may be available now
-            peer.ring_capacity = peer.ring_out->most();
+        if (peer.out.ring != nullptr) { // memory that was once refused may be available now
+            peer.out.ring_capacity = peer.out.ring->most();
         }
-        if (!peer.ring_in.has_value() || peer.state != ConnectState::open) {
+        if (!peer.in.ring.has_value() || peer.session.state != ConnectState::open) {
             return;
         }
-        const std::uint64_t seen = std::exchange(peer.ring_seen, peer.ring_in->consumed());
-        if (seen == peer.ring_in->consumed() && peer.ring_layout().shrink(*peer.ring_in)) {
+        const std::uint64_t seen = std::exchange(peer.in.ring_seen, peer.in.ring->consumed());
+        if (seen == peer.in.ring->consumed() && peer.in.ring_layout().shrink(*peer.in.ring)) {
             ++counters_.rings_shrunk;
         }
     });

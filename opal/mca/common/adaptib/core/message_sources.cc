@@ -6,9 +6,9 @@ namespace adaptib {
 void MessageSources::note(Nanoseconds now) {
     map_.look(now);
     peers_.for_each([this](Peer& peer) {
-        const std::uint32_t news = peer.next_receive - peer.activity.mapped;
-        peer.activity.mapped = peer.next_receive;
-        map_.add(peer.name, news);
+        const std::uint32_t news = peer.in.next_receive - peer.connection.activity.mapped;
+        peer.connection.activity.mapped = peer.in.next_receive;
+        map_.add(peer.contact.name, news);
     });
 }
 

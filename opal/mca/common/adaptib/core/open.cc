@@ -547,9 +547,9 @@ void Core::listen(std::uint32_t fabric) {
         });
     datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !departures_->leaves(*peer)) {
-            protocol_->on_peer_failed(*peer,
-                                      std::string(work_status_text(why)) + " on rail " +
-                                          peer->datagrams.rail(peer->datagram.port).info().name);
+            protocol_->on_peer_failed(
+                *peer, std::string(work_status_text(why)) + " on rail " +
+                           peer->contact.channel.rail(peer->contact.datagram.port).info().name);
         }
     });
     datagrams.on_probe([this, fabric](std::uint64_t from, std::uint64_t key, std::uint32_t port,
@@ -562,7 +562,7 @@ void Core::listen(std::uint32_t fabric) {
     }
     datagrams.retransmitter().resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
         Peer* peer = peers_->sender_of(fabric, from, key);
-        return peer == nullptr ? nullptr : &peer->datagram;
+        return peer == nullptr ? nullptr : &peer->contact.datagram;
     });
     fabrics_[fabric].receiver = [this, fabric](std::uint64_t from, std::uint64_t key,
                                                const MessageHeader& header, const std::byte* body) {
@@ -573,13 +573,16 @@ void Core::listen(std::uint32_t fabric) {
 void Core::tolerate_faults(std::uint32_t fabric) {
     const auto find = [this, fabric](std::uint64_t name) -> DatagramTarget* {
         Peer* peer = peers_->find(name, fabric);
-        return peer == nullptr || peer->datagram.handle == nullptr ? nullptr : &peer->datagram;
+        return peer == nullptr || peer->contact.datagram.handle == nullptr
+                   ? nullptr
+                   : &peer->contact.datagram;
     };
     const auto path_failed = [this, fabric](DatagramTarget& target,
                                             DatagramChannel::PathFailure failure,
                                             WorkStatus status) {
         Peer* peer = peers_->find(target.name, fabric);
-        if (peer != nullptr && peer->state != ConnectState::failed && !departures_->leaves(*peer)) {
+        if (peer != nullptr && peer->session.state != ConnectState::failed &&
+            !departures_->leaves(*peer)) {
             datagram_paths_->on_failure(*peer, failure, status);
         }
     };

@@ -16,8 +16,9 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
         return make_peer(name, why, out);
     }
     parts_.protocol.keep_peer(*peer);
-    const bool fails_at_once = peer->state == ConnectState::failed;
-    if (peer->datagram.handle == nullptr && !peer->datagram.coming && !fails_at_once) {
+    const bool fails_at_once = peer->session.state == ConnectState::failed;
+    if (peer->contact.datagram.handle == nullptr && !peer->contact.datagram.coming &&
+        !fails_at_once) {
         ProcessAddress address;
         Status status = look_up(name, address);
         if (status.ok()) {
@@ -33,8 +34,8 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
 
 Status PeerDirectory::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
                                    Peer*& out) {
-    if (loopback != nullptr && loopback->state == ConnectState::failed &&
-        loopback->one_sided == 0) {
+    if (loopback != nullptr && loopback->session.state == ConnectState::failed &&
+        loopback->transfers.one_sided == 0) {
         loopback.reset(); // an operation outside a registered range has failed it
     }
     if (loopback == nullptr) {
@@ -57,18 +58,19 @@ Status PeerDirectory::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_
 }
 
 Status PeerDirectory::get_for_atomics(Peer& peer, Peer*& out) {
-    if (peer.route.fabric == parts_.routes.last_fabric()) {
+    if (peer.contact.route.fabric == parts_.routes.last_fabric()) {
         out = &peer;
         return kOk;
     }
-    Peer* amo_peer = amo_peers_.find(peer.name);
+    Peer* amo_peer = amo_peers_.find(peer.contact.name);
     if (amo_peer == nullptr) {
         return make_amo_peer(peer, Why::user, out);
     }
     parts_.protocol.keep_peer(*amo_peer);
-    const bool fails_at_once = amo_peer->state == ConnectState::failed;
-    if (amo_peer->datagram.handle == nullptr && !amo_peer->datagram.coming && !fails_at_once) {
-        if (const Status status = wake_peer(*amo_peer, Why::user, amo_peer->address);
+    const bool fails_at_once = amo_peer->session.state == ConnectState::failed;
+    if (amo_peer->contact.datagram.handle == nullptr && !amo_peer->contact.datagram.coming &&
+        !fails_at_once) {
+        if (const Status status = wake_peer(*amo_peer, Why::user, amo_peer->contact.address);
             !status.ok()) {
             return status;
         }
@@ -81,13 +83,13 @@ Status PeerDirectory::get_for_atomics(Peer& peer, Peer*& out) {
 // it is its own amo_peer.
 Status PeerDirectory::make_amo_peer(const Peer& peer, Why why, Peer*& out) {
     PeerRoute route;
-    if (!parts_.routes.route_over(parts_.routes.last_fabric(), peer.address, route)) {
-        out = peers_.find(peer.name);
+    if (!parts_.routes.route_over(parts_.routes.last_fabric(), peer.contact.address, route)) {
+        out = peers_.find(peer.contact.name);
         return kOk;
     }
     AttachedFabric& attached = parts_.fabrics[route.fabric];
-    auto amo_peer = new_peer(peer.address, route);
-    if (const Status status = wake_peer(*amo_peer, why, peer.address); !status.ok()) {
+    auto amo_peer = new_peer(peer.contact.address, route);
+    if (const Status status = wake_peer(*amo_peer, why, peer.contact.address); !status.ok()) {
         return status;
     }
     attached.used = true;
@@ -102,20 +104,21 @@ Peer* PeerDirectory::sender_of(std::uint32_t fabric, std::uint64_t from, std::ui
         ++parts_.counters.bad_packets;
         return nullptr;
     }
-    if (peer->route.fabric != fabric) { // the datagram is for its amo_peer, if it may have one
+    if (peer->contact.route.fabric !=
+        fabric) { // the datagram is for its amo_peer, if it may have one
         Peer* amo_peer = amo_peers_.find(from);
         if (amo_peer == nullptr && fabric == parts_.routes.last_fabric()) {
             static_cast<void>(make_amo_peer(*peer, Why::datagram, amo_peer));
         }
-        peer = amo_peer != nullptr && amo_peer->route.fabric == fabric ? amo_peer : nullptr;
+        peer = amo_peer != nullptr && amo_peer->contact.route.fabric == fabric ? amo_peer : nullptr;
     }
-    if (peer == nullptr || peer->address.key != from_key) {
+    if (peer == nullptr || peer->contact.address.key != from_key) {
         ++parts_.counters.bad_packets;
         return nullptr;
     }
-    if (peer->datagram.handle == nullptr && !peer->datagram.coming &&
-        peer->state != ConnectState::failed) {
-        static_cast<void>(wake_peer(*peer, Why::datagram, peer->address));
+    if (peer->contact.datagram.handle == nullptr && !peer->contact.datagram.coming &&
+        peer->session.state != ConnectState::failed) {
+        static_cast<void>(wake_peer(*peer, Why::datagram, peer->contact.address));
     }
     return peer;
 }
@@ -165,22 +168,22 @@ std::unique_ptr<Peer> PeerDirectory::new_peer(const ProcessAddress& address,
     AttachedFabric& attached = parts_.fabrics[route.fabric];
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        parts_.counters);
-    peer->life.ended = parts_.ended.contains(address.name);
-    peer->try_send_active_max = parts_.protocol.active_max();
-    peer->ring_bytes = attached.ring_bytes;
+    peer->health.life.ended = parts_.ended.contains(address.name);
+    peer->out.try_send_active_max = parts_.protocol.active_max();
+    peer->in.ring_bytes = attached.ring_bytes;
     if (attached.most_eager > attached.eager_limit) {
-        peer->copy_choice = std::make_unique<CopyChoice>(*attached.fabric->copy_costs(),
-                                                         attached.eager_limit, attached.most_eager);
-        peer->stream_choices = std::make_unique<StreamChoices>();
+        peer->flow.copy_choice = std::make_unique<CopyChoice>(
+            *attached.fabric->copy_costs(), attached.eager_limit, attached.most_eager);
+        peer->flow.stream_choices = std::make_unique<StreamChoices>();
         peer->allow(Allowance::all);
-        peer->try_send_active_max = CopyChoice::kTimedFrom - 1;
+        peer->out.try_send_active_max = CopyChoice::kTimedFrom - 1;
     }
     if (attached.target_assisted) {
-        peer->assist_choices = std::make_unique<AssistChoices>();
+        peer->transfers.assist_choices = std::make_unique<AssistChoices>();
     }
     if (attached.cooperative_copies) {
-        peer->cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
-        peer->cooperative_copy_choices->only = attached.only_copies;
+        peer->transfers.cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
+        peer->transfers.cooperative_copy_choices->only = attached.only_copies;
     }
     return peer;
 }
@@ -212,9 +215,9 @@ Status PeerDirectory::make_peer(std::uint64_t name, Why why, Peer*& out) {
 // Returns ok also if the path to the peer has to be waited for, and always for a peer that has sent
 // something (core/contacts.h).
 Status PeerDirectory::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
-    peer.address = address;
-    peer.datagram.key = address.key;
-    peer.datagram.name = address.name;
+    peer.contact.address = address;
+    peer.contact.datagram.key = address.key;
+    peer.contact.datagram.name = address.name;
     std::size_t pair = 0;
     const Status status = parts_.datagram_paths.open(peer, pair);
     if (status.ok()) {

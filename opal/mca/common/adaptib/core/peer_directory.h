@@ -88,7 +88,8 @@ public:
     // Returns the peer or its amo_peer, whichever uses the fabric.
     Peer* find(std::uint64_t name, std::uint32_t fabric) const {
         Peer* peer = peers_.find(name);
-        return peer == nullptr || peer->route.fabric == fabric ? peer : amo_peers_.find(name);
+        return peer == nullptr || peer->contact.route.fabric == fabric ? peer
+                                                                       : amo_peers_.find(name);
     }
     // Visits peers and amo_peers.
     template <typename F> void for_each(F&& f) const {

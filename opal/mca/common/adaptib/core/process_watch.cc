@@ -10,40 +10,44 @@ namespace adaptib {
 // True if some work can continue only if the peer does something. Receives that wait for its
 // messages are not counted.
 bool ProcessWatch::is_awaited(const Peer& peer) const {
-    const DatagramLink* link = peer.datagram.link.get();
-    return peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || peer.connecting() ||
-           peer.repair.active || (link != nullptr && link->unacknowledged());
+    const DatagramLink* link = peer.contact.datagram.link.get();
+    return peer.out.has_pending() || peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
+           peer.session.connecting() || peer.interruption.repair.active ||
+           (link != nullptr && link->unacknowledged());
 }
 
 bool ProcessWatch::has_responder(const Peer& peer, std::size_t pair) const {
-    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
     return datagram_paths_.has_datagrams(peer, pair) &&
-           peer.address.rails[rails.remote].responder_qp != 0;
+           peer.contact.address.rails[rails.remote].responder_qp != 0;
 }
 
 bool ProcessWatch::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
-    if (paths_.rail_down(peer.route.pairs[pair].local)) {
+    if (paths_.rail_down(peer.contact.route.pairs[pair].local)) {
         return false;
     }
     MessageHeader header;
     header.type = MessageType::life_question;
     header.length = sizeof body;
     LifeBody full = body;
-    const RailAddress at = rails_[peer.route.pairs[pair].local]->address();
+    const RailAddress at = rails_[peer.contact.route.pairs[pair].local]->address();
     full.size = at.size;
     full.bytes = at.bytes;
-    const std::uint32_t qp = peer.address.rails[peer.route.pairs[pair].remote].responder_qp;
+    const std::uint32_t qp =
+        peer.contact.address.rails[peer.contact.route.pairs[pair].remote].responder_qp;
     return datagram_paths_.send_aside(peer, pair, qp, header, &full);
 }
 
-void ProcessWatch::on_present(Peer& peer) { peer.datagrams.retransmitter().listens(peer.datagram); }
+void ProcessWatch::on_present(Peer& peer) {
+    peer.contact.channel.retransmitter().listens(peer.contact.datagram);
+}
 
 // That the process runs is no evidence of life if its rail, or ours, is known to be down: nothing
 // that it sends gets here.
 Reach ProcessWatch::look_for(Peer& peer) {
     const Reach reach = datagram_paths_.reach_of(peer);
     if (reach == Reach::good) {
-        Liveness::note(peer.life, Evidence::process, options_.attended->now());
+        Liveness::note(peer.health.life, Evidence::process, options_.attended->now());
     }
     return reach;
 }
@@ -67,8 +71,8 @@ DatagramChannel::Standing ProcessWatch::standing_of(Peer& peer, Nanoseconds sinc
         return Standing::lost;
     }
     life_.want(peer);
-    if (life_.answers(peer, peer.datagram.pair, since)) {
-        return peer.life.calls ? Standing::present : Standing::absent;
+    if (life_.answers(peer, peer.contact.datagram.pair, since)) {
+        return peer.health.life.calls ? Standing::present : Standing::absent;
     }
     return Standing::doubtful;
 }
@@ -80,8 +84,8 @@ std::vector<Peer*> ProcessWatch::take_ended(const PeerDirectory& peers) {
             if (peer == nullptr) {
                 continue;
             }
-            peer->life.ended = true;
-            if (peer->datagram.handle != nullptr) {
+            peer->health.life.ended = true;
+            if (peer->contact.datagram.handle != nullptr) {
                 gone.push_back(peer);
             }
         }
@@ -98,7 +102,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
     std::vector<Peer*> ended;
     protocol.for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     peers.for_each([&](Peer& peer) {
-        if (peer.state == ConnectState::failed || peer.disconnect_received) {
+        if (peer.session.state == ConnectState::failed || peer.ending.disconnect_received) {
             return;
         }
         const bool message = awaited.contains(&peer);
@@ -111,7 +115,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         if (look_for(peer) == Reach::ended) {
             ended.push_back(&peer);
         } else if (message && datagram_paths_.reports_paths(peer) &&
-                   peer.state == ConnectState::idle) {
+                   peer.session.state == ConnectState::idle) {
             ask_for(peer, Nanoseconds{0});
         }
     });
@@ -123,12 +127,12 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
 // much.
 void ProcessWatch::attend(Peer& peer) {
     constexpr std::int64_t kQuestions = 4; // in the time after which the peer is given up
-    std::uint64_t traffic = peer.next_receive;
-    for (const Subchannel& subchannel : peer.subchannels) {
+    std::uint64_t traffic = peer.in.next_receive;
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
         traffic += subchannel.completions;
     }
-    if (std::exchange(peer.life.traffic, traffic) != traffic) {
-        Liveness::note(peer.life, Evidence::traffic, options_.attended->now());
+    if (std::exchange(peer.health.life.traffic, traffic) != traffic) {
+        Liveness::note(peer.health.life, Evidence::traffic, options_.attended->now());
     }
     ask_for(peer, options_.liveness->patience() / kQuestions);
 }
@@ -136,11 +140,11 @@ void ProcessWatch::attend(Peer& peer) {
 // Asks a peer of which a message is awaited, or may be, while nothing shows whether it lives: no
 // work of ours is under way that it would answer.
 void ProcessWatch::ask_for(Peer& peer, Nanoseconds every) {
-    if (peer.datagram.handle == nullptr) {
+    if (peer.contact.datagram.handle == nullptr) {
         return;
     }
     life_.look(peer, every);
-    const Nanoseconds since = peer.life.silent_since;
+    const Nanoseconds since = peer.health.life.silent_since;
     if (options_.attended->now() >= options_.liveness->ends_at(peer, since)) {
         datagram_paths_.on_partition(peer, options_.attended->now() -
                                                std::max(since, Liveness::last(peer)));

@@ -183,7 +183,7 @@ void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
 void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                     std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
     Peer* peer = peers_->sender_of(fabric, from, key);
-    if (peer == nullptr || peer->state == ConnectState::failed) {
+    if (peer == nullptr || peer->session.state == ConnectState::failed) {
         return;
     }
     if (header.type == MessageType::life_question) {
@@ -195,13 +195,13 @@ void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key,
         asked ? read_body<LifeBody>(body).path : read_body<ProbeBody>(body).path;
     const PeerRoute::Pair rails{static_cast<std::uint8_t>(fabrics_[fabric].rails.first + port),
                                 rail, static_cast<std::uint8_t>(path)};
-    const auto end = peer->route.pairs.begin() + peer->route.total;
-    const auto pair = std::find(peer->route.pairs.begin(), end, rails);
+    const auto end = peer->contact.route.pairs.begin() + peer->contact.route.total;
+    const auto pair = std::find(peer->contact.route.pairs.begin(), end, rails);
     if (pair == end) {
         ++counters_.bad_packets;
         return;
     }
-    const auto number = static_cast<std::size_t>(pair - peer->route.pairs.begin());
+    const auto number = static_cast<std::size_t>(pair - peer->contact.route.pairs.begin());
     if (asked) {
         on_life_answer(*peer, number, read_body<LifeBody>(body));
     } else if (paths_->watches(*peer)) {
@@ -235,10 +235,10 @@ void Core::keep_alive() {
         }
     });
     peers_->for_each([&](Peer& peer) {
-        const bool waited_for =
-            peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || awaited.contains(&peer);
-        if (peer.state == ConnectState::open && waited_for && peer.ring_in.has_value() &&
-            !peer.disconnect_received) {
+        const bool waited_for = peer.out.has_pending() || peer.transfers.users > 0 ||
+                                peer.transfers.one_sided > 0 || awaited.contains(&peer);
+        if (peer.session.state == ConnectState::open && waited_for && peer.in.ring.has_value() &&
+            !peer.ending.disconnect_received) {
             credit_->return_credit(peer);
         }
     });

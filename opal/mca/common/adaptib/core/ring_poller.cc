@@ -38,8 +38,10 @@ bool acceptable(const MessageHeader& header, const std::byte* body) {
 // that this side does, too. Until then it takes part in transfers under way, and needs credit,
 // since their messages may be more than the ring holds.
 bool takes_credit(const Peer& peer) {
-    const bool needs = !peer.disconnect_received || (peer.users > 0 && !peer.disconnect_sent);
-    return needs && peer.state != ConnectState::closing && peer.state != ConnectState::failed;
+    const bool needs = !peer.ending.disconnect_received ||
+                       (peer.transfers.users > 0 && !peer.session.disconnect_sent);
+    return needs && peer.session.state != ConnectState::closing &&
+           peer.session.state != ConnectState::failed;
 }
 
 } // namespace
@@ -58,21 +60,21 @@ std::size_t RingPoller::poll_hot_rings(std::uint64_t tick) {
         ring = hot_.data() + place; // a message may add or remove rings
         end = hot_.data() + hot_.size();
         if (ring < end && ring->peer == &peer) {
-            ring->next = peer.ring_in->credit_due() ? nullptr : peer.ring_in->next();
-            peer.busy_at = taken > 0 ? tick : peer.busy_at;
+            ring->next = peer.in.ring->credit_due() ? nullptr : peer.in.ring->next();
+            peer.in.busy_at = taken > 0 ? tick : peer.in.busy_at;
         }
     }
     return events;
 }
 
 void RingPoller::heat(Peer& peer, std::uint64_t tick) {
-    peer.busy_at = tick;
+    peer.in.busy_at = tick;
     hot_.emplace_back(peer);
 }
 
 void RingPoller::cool(std::uint64_t tick) {
     for (std::size_t i = 0; i < hot_.size() && hot_.size() > kAlwaysHot;) {
-        if (tick - hot_[i].peer->busy_at <= kIdlePolls) {
+        if (tick - hot_[i].peer->in.busy_at <= kIdlePolls) {
             ++i;
             continue;
         }
@@ -98,7 +100,7 @@ std::size_t RingPoller::poll_cold_ring(std::uint64_t tick) {
 // Takes the most frequent messages here, from registers: eager and active ones whose sequence
 // number is the next. Leaves all others to poll_with_care.
 std::size_t RingPoller::poll_ring(Peer& peer) {
-    RingReader& ring = *peer.ring_in;
+    RingReader& ring = *peer.in.ring;
     bool looked = false; // the credit has been checked since the last message
     std::size_t taken = 0;
     for (; taken < kRingBudget; ++taken) {
@@ -121,11 +123,11 @@ std::size_t RingPoller::poll_ring(Peer& peer) {
     if (!looked && ring.credit_due() && takes_credit(peer)) [[unlikely]] {
         credit_.return_credit(peer);
     }
-    if (taken > 0 && peer.ring_out != nullptr) {
-        peer.ring_out->answered();
+    if (taken > 0 && peer.out.ring != nullptr) {
+        peer.out.ring->answered();
     }
-    if (taken > 0 && ring.posted() && peer.ring_out != nullptr) [[unlikely]] {
-        counters_.credit_carried += exchange_credit(ring, *peer.ring_out) ? 1 : 0;
+    if (taken > 0 && ring.posted() && peer.out.ring != nullptr) [[unlikely]] {
+        counters_.credit_carried += exchange_credit(ring, *peer.out.ring) ? 1 : 0;
     }
     return taken;
 }
@@ -163,8 +165,8 @@ template <std::uint64_t kKind>
 [[gnu::always_inline]] inline void RingPoller::release_or_defer(Peer& peer, RingReader& ring,
                                                                 const RingReader::Short& found) {
     if constexpr (ring_kind_is_retained(kKind)) {
-        const bool exchanges = peer.next_send - peer.sent_by_then == 1;
-        peer.sent_by_then = peer.next_send;
+        const bool exchanges = peer.session.next_send - peer.flow.sent_by_then == 1;
+        peer.flow.sent_by_then = peer.session.next_send;
         if (exchanges && ring.may_defer_release(found)) {
             if (deferring_ != nullptr) [[unlikely]] {
                 release_deferred();
@@ -178,7 +180,7 @@ template <std::uint64_t kKind>
 }
 
 void RingPoller::release_deferred() {
-    std::exchange(deferring_, nullptr)->ring_in->release_deferred();
+    std::exchange(deferring_, nullptr)->in.ring->release_deferred();
 }
 
 // Takes any other message. Returns false if there is none.
@@ -186,7 +188,7 @@ bool RingPoller::poll_with_care(Peer& peer, RingReader& ring) {
     if (ring.has_deferred()) [[unlikely]] {
         release_deferred();
     }
-    if (peer.state == ConnectState::failed) [[unlikely]] {
+    if (peer.session.state == ConnectState::failed) [[unlikely]] {
         return false; // messages before it may be missing
     }
     MessageHeader header;
@@ -210,14 +212,15 @@ bool RingPoller::poll_with_care(Peer& peer, RingReader& ring) {
 
 // Nothing behind a malformed message can be trusted, or delivered, since delivery is in order.
 void RingPoller::on_garbage(Peer& peer) {
-    if (peer.state != ConnectState::failed) {
+    if (peer.session.state != ConnectState::failed) {
         ++counters_.bad_packets;
         protocol_.on_peer_failed(peer, "its ring holds a malformed message");
     }
 }
 
 void RingPoller::empty(Peer& peer) {
-    while (peer.ring_in.has_value() && peer.state != ConnectState::failed && poll_ring(peer) > 0) {
+    while (peer.in.ring.has_value() && peer.session.state != ConnectState::failed &&
+           poll_ring(peer) > 0) {
     }
     if (deferring_ == &peer) { // the ring may be reused, so leave it empty
         release_deferred();
@@ -232,7 +235,7 @@ std::size_t RingPoller::take_one_each() {
             continue;
         }
         Peer& peer = *ring.peer;
-        events += poll_with_care(peer, *peer.ring_in) ? 1 : 0;
+        events += poll_with_care(peer, *peer.in.ring) ? 1 : 0;
         if (i < hot_.size() && hot_[i].peer == &peer) {
             hot_[i].next = nullptr;
         }

@@ -26,7 +26,7 @@ void Startup::begin(std::uint32_t rank, std::uint32_t count) {
 
 bool Startup::is_due() const {
     const bool answered = std::any_of(asked_.begin(), asked_.end(),
-                                      [](const Peer* peer) { return !peer->connecting(); });
+                                      [](const Peer* peer) { return !peer->session.connecting(); });
     return goes_on() && (asked_.empty() || answered);
 }
 
@@ -35,7 +35,7 @@ std::uint32_t Startup::distance(std::uint32_t step) const {
 }
 
 void Startup::connect_some() {
-    std::erase_if(asked_, [](const Peer* peer) { return !peer->connecting(); });
+    std::erase_if(asked_, [](const Peer* peer) { return !peer->session.connecting(); });
     while (goes_on() && asked_.size() < kAskedAtOnce) {
         const std::uint32_t other = (rank_ + distance(step_++)) % count_;
         const Peer* peer = nullptr;
@@ -43,7 +43,7 @@ void Startup::connect_some() {
             step_ = steps_; // a message told why; the others would fail the same way
             return;
         }
-        if (peer != nullptr && peer->connecting()) {
+        if (peer != nullptr && peer->session.connecting()) {
             asked_.push_back(peer);
         }
     }

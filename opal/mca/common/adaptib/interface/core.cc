@@ -339,7 +339,7 @@ void opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t* core,
                                             opal_common_adaptib_peer_t* peer, void* what) noexcept {
     const Guard guard(core);
     if (Peer* of = peer_of(core, peer); of != nullptr) {
-        of->user_data = what;
+        of->contact.user_data = what;
     }
 }
 
@@ -347,7 +347,7 @@ void* opal_common_adaptib_peer_user_data(opal_common_adaptib_core_t* core,
                                          opal_common_adaptib_peer_t* peer) noexcept {
     const Guard guard(core);
     const Peer* of = peer_of(core, peer);
-    return of == nullptr ? nullptr : of->user_data;
+    return of == nullptr ? nullptr : of->contact.user_data;
 }
 
 namespace {
@@ -379,7 +379,7 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     if (Peer* released = peer_of(core, peer); released != nullptr) {
         core->core->protocol().release_peer(*released);
-        if (Peer* amo_peer = core->core->peers().find_amo_peer(released->name);
+        if (Peer* amo_peer = core->core->peers().find_amo_peer(released->contact.name);
             amo_peer != nullptr) {
             core->core->protocol().release_peer(*amo_peer);
         }

@@ -22,7 +22,7 @@ public:
     }
     Peer& add(std::unique_ptr<Peer> peer) {
         Peer& added = *peer;
-        peers_.insert_or_assign(added.name, std::move(peer));
+        peers_.insert_or_assign(added.contact.name, std::move(peer));
         return added;
     }
     std::size_t size() const { return peers_.size(); }

@@ -13,8 +13,8 @@ namespace adaptib {
 inline void collect_subchannel_stats(const Peer& peer, RailList rails,
                                      std::vector<SubchannelStats>& out) {
     out.clear();
-    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        const Subchannel& subchannel = peer.subchannels[i];
+    for (std::uint32_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+        const Subchannel& subchannel = peer.lanes.subchannels[i];
         if (subchannel.qp != nullptr) {
             const RailInfo& info = rails[subchannel.local_rail]->info();
             out.push_back({i, subchannel.local_rail, subchannel.rate, info.max_message_bytes,

@@ -72,12 +72,12 @@ bool Protocol::transmit_parts(SendRequest& request) {
 }
 
 void Protocol::on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    if (header.length == 0 || header.length > active_max_ - peer.parts.size()) {
+    if (header.length == 0 || header.length > active_max_ - peer.in.parts.size()) {
         ++counters_.bad_packets;
         on_peer_failed(peer, "a message in parts is longer than the longest that is ever sent");
         return;
     }
-    peer.parts.insert(peer.parts.end(), body, body + header.length);
+    peer.in.parts.insert(peer.in.parts.end(), body, body + header.length);
 }
 
 // Takes the last part of a message, or a message without a listener.
@@ -86,7 +86,7 @@ void Protocol::on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body
         ++counters_.bad_packets;
         return;
     }
-    std::vector<std::byte> whole = std::exchange(peer.parts, {});
+    std::vector<std::byte> whole = std::exchange(peer.in.parts, {});
     whole.insert(whole.end(), body, body + length);
     active_handler_(active_context_, peer, tag, whole.data(), whole.size());
 }

@@ -5,11 +5,11 @@
 namespace adaptib {
 
 void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    if (peer.unheard) {
+    if (peer.in.unheard) {
         return;
     }
     // While the peer is finishing, a message belongs to what follows the disconnect.
-    if (!peer.teardown_pending && sequence_before(header.sequence, peer.next_receive)) {
+    if (!peer.in.teardown_pending && sequence_before(header.sequence, peer.in.next_receive)) {
         ++counters_.duplicates;
     } else {
         store_early(peer, header, body);
@@ -66,7 +66,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
 
 // Keeps a copy of an early message, in the order of sequence numbers.
 void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    EarlyMessage** at = &peer.early;
+    EarlyMessage** at = &peer.in.early;
     while (*at != nullptr && sequence_before((*at)->header.sequence, header.sequence)) {
         at = &(*at)->next;
     }
@@ -90,11 +90,11 @@ void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::b
 }
 
 void Protocol::run_early(Peer& peer) {
-    while (peer.early != nullptr && peer.early->header.sequence == peer.next_receive &&
-           !peer.teardown_pending) {
-        EarlyMessage* message = peer.early;
-        peer.early = message->next;
-        ++peer.next_receive;
+    while (peer.in.early != nullptr && peer.in.early->header.sequence == peer.in.next_receive &&
+           !peer.in.teardown_pending) {
+        EarlyMessage* message = peer.in.early;
+        peer.in.early = message->next;
+        ++peer.in.next_receive;
         dispatch(peer, message->header, message->body());
         pool_.release(message, message->size());
     }
@@ -104,9 +104,9 @@ void Protocol::forget(Peer& peer) {
     forget_waiting(peer);
     flow_.forget(peer);
     back_pressure_.forget(peer);
-    while (peer.early != nullptr) {
-        EarlyMessage* message = peer.early;
-        peer.early = message->next;
+    while (peer.in.early != nullptr) {
+        EarlyMessage* message = peer.in.early;
+        peer.in.early = message->next;
         pool_.release(message, message->size());
     }
 }

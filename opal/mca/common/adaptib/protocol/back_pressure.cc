@@ -4,11 +4,11 @@
 namespace adaptib {
 
 void BackPressure::look(Peer& peer) {
-    peer.unexpected.look_at = peer.unexpected.bytes + step_;
+    peer.flow.unexpected.look_at = peer.flow.unexpected.bytes + step_;
     if (!is_over(peer)) {
         return;
     }
-    if (const Allowance least = listener_.least_for(peer); least != peer.unexpected.told) {
+    if (const Allowance least = listener_.least_for(peer); least != peer.flow.unexpected.told) {
         send_allowance(peer, least);
     }
 }
@@ -16,8 +16,9 @@ void BackPressure::look(Peer& peer) {
 // This process has received some of the peer's messages. Now and then checks all restrained peers:
 // messages received from others count, too.
 void BackPressure::ease(Peer& peer) {
-    peer.unexpected.look_at = std::min(peer.unexpected.look_at, peer.unexpected.bytes + step_);
-    if (peer.unexpected.told != Allowance::all && may_go_on(peer)) {
+    peer.flow.unexpected.look_at =
+        std::min(peer.flow.unexpected.look_at, peer.flow.unexpected.bytes + step_);
+    if (peer.flow.unexpected.told != Allowance::all && may_go_on(peer)) {
         send_allowance(peer, Allowance::all);
     }
     if (bytes_ + step_ > eased_at_) {
@@ -36,7 +37,7 @@ void BackPressure::ease(Peer& peer) {
 
 void BackPressure::on_wanted(Peer* from) {
     const auto let_in = [this](Peer& peer) {
-        if (peer.unexpected.told == Allowance::nothing) {
+        if (peer.flow.unexpected.told == Allowance::nothing) {
             send_allowance(peer, Allowance::announcements);
         }
     };
@@ -52,7 +53,7 @@ void BackPressure::on_wanted(Peer* from) {
 }
 
 void BackPressure::release(Peer& peer) {
-    if (peer.unexpected.told != Allowance::all) {
+    if (peer.flow.unexpected.told != Allowance::all) {
         send_allowance(peer, Allowance::all);
     }
 }
@@ -64,20 +65,20 @@ void BackPressure::release_all() {
 }
 
 void BackPressure::forget(Peer& peer) {
-    if (peer.restrained_link.linked()) {
+    if (peer.flow.restrained_link.linked()) {
         restrained_.remove(peer);
     }
-    peer.unexpected.told = Allowance::all;
+    peer.flow.unexpected.told = Allowance::all;
 }
 
 void BackPressure::send_allowance(Peer& peer, Allowance allowance) {
     if (allowance == Allowance::all) {
         restrained_.remove(peer);
-    } else if (peer.unexpected.told == Allowance::all) {
+    } else if (peer.flow.unexpected.told == Allowance::all) {
         eased_at_ = std::max(eased_at_, bytes_);
         restrained_.push_back(peer);
     }
-    peer.unexpected.told = allowance;
+    peer.flow.unexpected.told = allowance;
     listener_.on_allowed(peer, allowance);
 }
 

@@ -43,14 +43,14 @@ public:
 
     void on_kept(Peer& peer, Bytes bytes) {
         bytes_ += bytes;
-        peer.unexpected.bytes += bytes;
-        if (peer.unexpected.bytes >= peer.unexpected.look_at) [[unlikely]] {
+        peer.flow.unexpected.bytes += bytes;
+        if (peer.flow.unexpected.bytes >= peer.flow.unexpected.look_at) [[unlikely]] {
             look(peer);
         }
     }
     void on_received(Peer& peer, Bytes bytes) {
         bytes_ -= bytes;
-        peer.unexpected.bytes -= bytes;
+        peer.flow.unexpected.bytes -= bytes;
         if (!restrained_.empty()) [[unlikely]] {
             ease(peer);
         }
@@ -73,12 +73,12 @@ private:
     void ease(Peer& peer);
     void send_allowance(Peer& peer, Allowance allowance);
     bool is_over(const Peer& peer) const {
-        return peer.unexpected.bytes >= step_ &&
-               (bytes_ >= most_ || peer.unexpected.bytes >= most_ / 2);
+        return peer.flow.unexpected.bytes >= step_ &&
+               (bytes_ >= most_ || peer.flow.unexpected.bytes >= most_ / 2);
     }
     bool may_go_on(const Peer& peer) const {
-        return peer.unexpected.bytes < step_ / 2 ||
-               (bytes_ < most_ / 2 && peer.unexpected.bytes < most_ / 4);
+        return peer.flow.unexpected.bytes < step_ / 2 ||
+               (bytes_ < most_ / 2 && peer.flow.unexpected.bytes < most_ / 4);
     }
 
     const Bytes most_;
@@ -87,7 +87,7 @@ private:
     BackPressureListener& listener_;
     Bytes bytes_ = 0;
     Bytes eased_at_ = 0; // bytes_ when all peers were last checked
-    IntrusiveList<Peer, &Peer::restrained_link> restrained_;
+    IntrusiveList<Peer, &Peer::flow, &PeerFlow::restrained_link> restrained_;
 };
 
 } // namespace adaptib

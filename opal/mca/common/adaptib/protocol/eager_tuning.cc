@@ -23,35 +23,35 @@ WayChoice& choice_for(StreamChoices& choices, Bytes bytes) {
 
 // Ends the stream: something has come from the peer.
 void EagerTuning::end_stream(Peer& peer) {
-    Stream& stream = peer.stream;
+    Stream& stream = peer.flow.stream;
     if (stream.timed != nullptr) {
         const Nanoseconds all = clock_.now() - stream.start;
         const Nanoseconds took = all / static_cast<std::int64_t>(stream.bytes / kTold + 1);
         stream.timed->note(stream.way, stream.way == kThroughRing ? took : took + took / kPrice);
         ++counters_.streams_timed;
     }
-    stream = {.heard = peer.next_receive - peer.finishes};
+    stream = {.heard = peer.in.next_receive - peer.flow.finishes};
 }
 
 // Counts a message. Returns true if messages that could go either way go through the ring, since
 // they are part of a stream.
 bool EagerTuning::streams_through_ring(Peer& peer, Bytes bytes) {
-    Stream& stream = peer.stream;
-    if (peer.next_receive - peer.finishes != stream.heard) {
+    Stream& stream = peer.flow.stream;
+    if (peer.in.next_receive - peer.flow.finishes != stream.heard) {
         end_stream(peer);
     }
     ++stream.sent;
-    if (stream.sent > kStream && bytes > peer.copy_choice->limit()) {
+    if (stream.sent > kStream && bytes > peer.flow.copy_choice->limit()) {
         choose_stream_way(peer, bytes);
     }
-    peer.streaming = stream.sent > kStream && stream.way == kThroughRing;
-    return peer.streaming;
+    peer.flow.streaming = stream.sent > kStream && stream.way == kThroughRing;
+    return peer.flow.streaming;
 }
 
 // Chooses the way for a message of a stream that could go either way.
 void EagerTuning::choose_stream_way(Peer& peer, Bytes bytes) {
-    Stream& stream = peer.stream;
-    WayChoice& choice = choice_for(*peer.stream_choices, bytes);
+    Stream& stream = peer.flow.stream;
+    WayChoice& choice = choice_for(*peer.flow.stream_choices, bytes);
     if (stream.sent <= kLongStream) {
         stream.way = choice.better();
     } else if (!stream.chosen) {
@@ -67,13 +67,13 @@ void EagerTuning::choose_stream_way(Peer& peer, Bytes bytes) {
 }
 
 void EagerTuning::choose_active_eager(const Peer& peer) {
-    active_eager_ =
-        peer.streaming ? peer.copy_choice->most() : std::max(least_active_eager_, peer.eager_limit);
+    active_eager_ = peer.flow.streaming ? peer.flow.copy_choice->most()
+                                        : std::max(least_active_eager_, peer.flow.eager_limit);
 }
 
 // Raises active_eager() until the next active message has been timed.
 void EagerTuning::on_active_declined(Peer& peer, Bytes bytes) {
-    CopyChoice* choice = peer.copy_choice.get();
+    CopyChoice* choice = peer.flow.copy_choice.get();
     if (choice == nullptr || bytes <= choice->limit() || bytes > choice->most()) {
         return;
     }

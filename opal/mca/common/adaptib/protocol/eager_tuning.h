@@ -72,10 +72,10 @@ template <typename Put> bool EagerTuning::put_timed(Peer& peer, Bytes bytes, con
     std::atomic<int> drained{0}; // acts as a fence, which ThreadSanitizer does not know
     drained.exchange(1, std::memory_order_seq_cst);
     const Nanoseconds end = clock_.now();
-    if (peer.ring_out->lapped()) { // in the first lap the kernel still gives the ring memory
-        peer.copy_choice->note(bytes, end - start);
-        peer.eager_limit = peer.copy_choice->limit();
-        counters_.eager_limit_bytes = peer.eager_limit;
+    if (peer.out.ring->lapped()) { // in the first lap the kernel still gives the ring memory
+        peer.flow.copy_choice->note(bytes, end - start);
+        peer.flow.eager_limit = peer.flow.copy_choice->limit();
+        counters_.eager_limit_bytes = peer.flow.eager_limit;
         ++counters_.copies_timed;
     }
     choose_active_eager(peer);
@@ -83,7 +83,7 @@ template <typename Put> bool EagerTuning::put_timed(Peer& peer, Bytes bytes, con
 }
 
 template <typename Put> bool EagerTuning::send(Peer& peer, Bytes bytes, const Put& put) {
-    CopyChoice* choice = peer.copy_choice.get();
+    CopyChoice* choice = peer.flow.copy_choice.get();
     const bool streams = streams_through_ring(peer, bytes);
     if (bytes > choice->limit()) {
         return choice->explore() ? put_timed(peer, bytes, put) : streams && put();
@@ -92,15 +92,15 @@ template <typename Put> bool EagerTuning::send(Peer& peer, Bytes bytes, const Pu
 }
 
 template <typename Put> bool EagerTuning::send_active(Peer& peer, Bytes bytes, const Put& put) {
-    CopyChoice* choice = peer.copy_choice.get();
-    const bool streamed = peer.streaming;
+    CopyChoice* choice = peer.flow.copy_choice.get();
+    const bool streamed = peer.flow.streaming;
     const bool trial =
-        !streamed && active_eager_ > std::max<Bytes>(least_active_eager_, peer.eager_limit);
+        !streamed && active_eager_ > std::max<Bytes>(least_active_eager_, peer.flow.eager_limit);
     if (streams_through_ring(peer, bytes) != streamed) {
         choose_active_eager(peer);
     }
-    const bool timed =
-        peer.streaming && bytes > choice->limit() ? choice->explore() : trial || choice->times();
+    const bool timed = peer.flow.streaming && bytes > choice->limit() ? choice->explore()
+                                                                      : trial || choice->times();
     return timed ? put_timed(peer, bytes, put) : put();
 }
 

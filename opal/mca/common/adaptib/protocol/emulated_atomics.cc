@@ -48,7 +48,7 @@ bool EmulatedAtomics::execute_here(const opal_common_adaptib_one_sided_t& operat
 
 Status EmulatedAtomics::start(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                               Opcode opcode, UserRequest& user, bool& complete_now) {
-    if (peer.name == self_) {
+    if (peer.contact.name == self_) {
         if (!execute_here(operation, opcode)) {
             return Status::error(Reason::bad_key);
         }
@@ -72,9 +72,9 @@ Status EmulatedAtomics::start(Peer& peer, const opal_common_adaptib_one_sided_t&
     body.swap = operation.operand;
     body.remote_key = WindowTable::name_of(remote.keys, remote.key_count);
     body.opcode = static_cast<std::uint8_t>(opcode);
-    ++peer.one_sided;
+    ++peer.transfers.one_sided;
     completions_.begin(user);
-    atomic->queued = peer.disconnect_sent; // sent when the disconnect is over
+    atomic->queued = peer.session.disconnect_sent; // sent when the disconnect is over
     if (!atomic->queued) {
         send(*atomic);
     }
@@ -105,7 +105,7 @@ void EmulatedAtomics::send_queued(const Peer& peer) {
     // Sends them in the order of their slots, mostly that of their starts; callers cannot rely on
     // it.
     for (EmulatedAtomic* atomic : queued) {
-        if (peer.state == ConnectState::failed) {
+        if (peer.session.state == ConnectState::failed) {
             return; // all of them have ended
         }
         send(*atomic);
@@ -114,7 +114,7 @@ void EmulatedAtomics::send_queued(const Peer& peer) {
 
 void EmulatedAtomics::end(EmulatedAtomic& atomic, int status) {
     UserRequest& user = *atomic.user;
-    --atomic.peer.one_sided;
+    --atomic.peer.transfers.one_sided;
     atomics_.remove(atomic.body.id);
     flush_epochs_.leave(atomic.epoch);
     pool_.destroy(&atomic);

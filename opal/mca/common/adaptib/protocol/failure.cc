@@ -7,17 +7,19 @@ namespace adaptib {
 // Ends everything that waits for the peer. Work that is outstanding at a queue pair completes as
 // flushed, and ends its transfer then.
 void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
-    if (!peer.failure.empty()) {
+    if (!peer.ending.failure.empty()) {
         return;
     }
-    peer.failure = "The connection to process " + std::to_string(peer.name & 0xffffffffu) +
-                   " on host " + peer.address.host + " is broken: " + what +
-                   ". Its requests end with an error.";
-    peer.unheard = true;
+    peer.ending.failure = "The connection to process " +
+                          std::to_string(peer.contact.name & 0xffffffffu) + " on host " +
+                          peer.contact.address.host + " is broken: " + what +
+                          ". Its requests end with an error.";
+    peer.in.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
-    const bool waits = peer.disconnect_received ? SendFlow::has_more_than_disconnects(peer)
-                                                : peer.has_waiting() || peer.work_failed;
+    const bool waits = peer.ending.disconnect_received
+                           ? SendFlow::has_more_than_disconnects(peer)
+                           : peer.has_waiting() || peer.interruption.work_failed;
     if (waits || may_await_active(peer) || has_business_with(peer)) {
         report_peer_failure(peer);
     }
@@ -28,8 +30,8 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
 }
 
 bool Protocol::needs(const Peer& peer) const {
-    bool found = peer.users > 0 || peer.one_sided > 0 || !peer.queued.empty() ||
-                 SendFlow::has_more_than_disconnects(peer);
+    bool found = peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
+                 !peer.ending.queued.empty() || SendFlow::has_more_than_disconnects(peer);
     for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
     return found;
 }
@@ -37,9 +39,9 @@ bool Protocol::needs(const Peer& peer) const {
 // A connection that breaks while nothing waits for it, nor may wait (processes end one after
 // another), is not reported until the user wants to use it.
 void Protocol::report_peer_failure(Peer& peer) {
-    if (!peer.failure_reported) {
-        peer.failure_reported = true;
-        listener_.on_failure(peer.failure);
+    if (!peer.ending.failure_reported) {
+        peer.ending.failure_reported = true;
+        listener_.on_failure(peer.ending.failure);
         listener_.on_broken(peer);
     }
 }
@@ -94,33 +96,34 @@ void Protocol::fail_transfers(Peer& peer) {
 // sent, and writes nothing more, not even credit.
 
 void Protocol::release_peer(Peer& peer) {
-    if (peer.released) {
+    if (peer.ending.released) {
         return;
     }
-    peer.released = true;
-    if (peer.next_send == 0 && peer.next_receive == 0 && peer.state == ConnectState::idle) {
+    peer.ending.released = true;
+    if (peer.session.next_send == 0 && peer.in.next_receive == 0 &&
+        peer.session.state == ConnectState::idle) {
         return; // there never was any traffic
     }
-    if (peer.datagram.handle == nullptr && !peer.datagram.coming) {
+    if (peer.contact.datagram.handle == nullptr && !peer.contact.datagram.coming) {
         return; // already disconnected
     }
-    if (peer.disconnect_sent) {
+    if (peer.session.disconnect_sent) {
         return; // was wanted again meanwhile; requests since then end with the connection
     }
     back_pressure_.release(peer);
-    peer.disconnect_sent = true;
-    peer.disconnect_acked = false; // an earlier one, revoked since, may have been answered
-    const IdBody body{++peer.disconnect_number};
+    peer.session.disconnect_sent = true;
+    peer.ending.disconnect_acked = false; // an earlier one, revoked since, may have been answered
+    const IdBody body{++peer.ending.disconnect_number};
     flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
 }
 
 // Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
 // it, and requests started meanwhile wait for its end, which needs nothing but the peer's answer.
 void Protocol::keep_peer(Peer& peer) {
-    peer.released = false;
-    if (peer.disconnect_sent && !peer.disconnect_received) {
-        peer.disconnect_sent = false;
-        const IdBody body{peer.disconnect_number};
+    peer.ending.released = false;
+    if (peer.session.disconnect_sent && !peer.ending.disconnect_received) {
+        peer.session.disconnect_sent = false;
+        const IdBody body{peer.ending.disconnect_number};
         flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
         go_on(peer);
     }
@@ -135,14 +138,15 @@ void Protocol::go_on(Peer& peer) {
 
 void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
     if (flags == kDisconnectAck) {
-        peer.disconnect_acked = peer.disconnect_sent && body.id == peer.disconnect_number;
+        peer.ending.disconnect_acked =
+            peer.session.disconnect_sent && body.id == peer.ending.disconnect_number;
     } else if (flags == kDisconnectRevoked) {
-        peer.disconnect_received = false;
-        if (!peer.released) { // wanted here as well: there is no disconnect to wait for
+        peer.ending.disconnect_received = false;
+        if (!peer.ending.released) { // wanted here as well: there is no disconnect to wait for
             keep_peer(peer);
         }
-    } else if (!peer.disconnect_received) {
-        peer.disconnect_received = true;
+    } else if (!peer.ending.disconnect_received) {
+        peer.ending.disconnect_received = true;
         flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
     }
     tear_down_if_disconnected(peer);
@@ -150,17 +154,19 @@ void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body)
 
 // This side's answer must be on its way, not pending: the channel that it takes is taken down.
 void Protocol::tear_down_if_disconnected(Peer& peer) {
-    if (peer.disconnected() && !peer.teardown_pending && peer.state != ConnectState::failed) {
-        peer.teardown_pending = true;
+    if (peer.disconnected() && !peer.in.teardown_pending &&
+        peer.session.state != ConnectState::failed) {
+        peer.in.teardown_pending = true;
         listener_.on_peer_disconnected(peer);
     }
 }
 
 // The core has taken the connection down.
 void Protocol::on_torn_down(Peer& peer) {
-    peer.teardown_pending = false;
-    peer.disconnect_sent = peer.disconnect_received = peer.disconnect_acked = false;
-    peer.messages_sent = 0;
+    peer.in.teardown_pending = false;
+    peer.session.disconnect_sent = peer.ending.disconnect_received = peer.ending.disconnect_acked =
+        false;
+    peer.flow.messages_sent = 0;
     transfers_.stop_balancing(peer);
     run_early(peer);
     go_on(peer);
@@ -184,8 +190,8 @@ bool Protocol::has_messages_of(const Peer& peer) const {
         }
         return each != nullptr;
     };
-    bool found =
-        has_requests(peer.pending) || has_requests(peer.in_doubt) || has_requests(peer.queued);
+    bool found = has_requests(peer.out.pending) || has_requests(peer.interruption.in_doubt) ||
+                 has_requests(peer.ending.queued);
     rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
     waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
     return found;

@@ -71,7 +71,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         user.bytes = 0;
         return kOk;
     }
-    if (peer.state == ConnectState::failed) {
+    if (peer.session.state == ConnectState::failed) {
         report_peer_failure(peer);
         return Status::error(Reason::unreachable);
     }
@@ -89,7 +89,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     }
     RmaOperation& rma = started->rma;
     if (region == nullptr) {
-        region = memory_.registered(peer.route.fabric, started->own, operation.local,
+        region = memory_.registered(peer.contact.route.fabric, started->own, operation.local,
                                     operation.bytes, kLocalWrite);
         if (region == nullptr) {
             pool_.destroy(started);
@@ -100,11 +100,11 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     started->user = &user;
     started->id = one_sided_.add(started);
     started->epoch = flush_epochs_.enter();
-    ++peer.one_sided;
-    ++peer.users;
-    ++peer.rma_operations;
+    ++peer.transfers.one_sided;
+    ++peer.transfers.users;
+    ++peer.transfers.rma_operations;
     rma.describe(operation, opcode_of(operation.operation));
-    rma.keys_found = peer.state == ConnectState::open;
+    rma.keys_found = peer.session.state == ConnectState::open;
     rma.local = static_cast<std::byte*>(operation.local);
     rma.registration = region;
     completions_.begin(user);
@@ -120,11 +120,11 @@ bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operat
     }
     const Opcode opcode = opcode_of(operation.operation);
     if (is_emulated(operation)) [[unlikely]] {
-        return peer.name == options_.self && check(operation).ok() &&
+        return peer.contact.name == options_.self && check(operation).ok() &&
                emulated_atomics_.execute_here(operation, opcode);
     }
     if (region == nullptr) {
-        region = memory_.whole(peer.route.fabric);
+        region = memory_.whole(peer.contact.route.fabric);
     }
     if (region == nullptr || !check(operation).ok() ||
         !RegionKeys::covers(*operation.remote, operation)) {
@@ -147,9 +147,9 @@ void Protocol::on_one_sided_done(OneSided& operation) {
     UserRequest& user = *operation.user;
     const int status = operation.rma.status();
     const Bytes bytes = operation.rma.length;
-    --operation.peer.one_sided;
-    --operation.peer.users;
-    --operation.peer.rma_operations;
+    --operation.peer.transfers.one_sided;
+    --operation.peer.transfers.users;
+    --operation.peer.transfers.rma_operations;
     one_sided_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);

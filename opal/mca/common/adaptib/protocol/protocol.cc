@@ -40,7 +40,7 @@ Protocol::~Protocol() {
 }
 
 void Protocol::on_interrupted(Peer& peer) {
-    if (!peer.interrupted) {
+    if (!peer.interruption.active) {
         transfers_.stop_balancing(peer);
         flow_.interrupt(peer);
     }
@@ -52,7 +52,7 @@ void Protocol::on_connected(Peer& peer) {
 }
 
 void Protocol::on_unconnected(Peer& peer) {
-    if (peer.interrupted) {
+    if (peer.interruption.active) {
         flow_.resume(peer);
     }
     rendezvous_.on_unconnected(peer);

@@ -62,9 +62,9 @@
 #include "memory/staging.h"
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
+#include "protocol/count_rma.h"
 #include "protocol/eager_tuning.h"
 #include "protocol/emulated_atomics.h"
-#include "protocol/count_rma.h"
 #include "protocol/flush.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
@@ -128,7 +128,7 @@ public:
     // has room now. Returns false if nothing was sent; the caller then calls send().
     [[gnu::always_inline]] static bool try_send(Peer& peer, const Envelope& envelope,
                                                 const void* base, Bytes bytes) {
-        return bytes < peer.try_send_below &&
+        return bytes < peer.out.try_send_below &&
                (store_in_ring(peer, envelope, base, bytes) ||
                 put_in_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
     }
@@ -149,7 +149,7 @@ public:
         if (back_pressure_.restrains()) [[unlikely]] {
             back_pressure_.on_wanted(from);
         }
-        if (from != nullptr && from->state == ConnectState::failed) [[unlikely]] {
+        if (from != nullptr && from->session.state == ConnectState::failed) [[unlikely]] {
             return refuse_receive(*from, request);
         }
         return kOk;
@@ -178,7 +178,7 @@ public:
                                                        const void* first, Bytes first_bytes,
                                                        const void* second, Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
-        return bytes <= peer.try_send_active_max &&
+        return bytes <= peer.out.try_send_active_max &&
                (store_active_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
                 put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes));
     }
@@ -226,10 +226,10 @@ public:
                                               const opal_common_adaptib_one_sided_t& operation,
                                               const Registration* region) {
         const bool put = operation.operation == OPAL_COMMON_ADAPTIB_PUT;
-        if (region == nullptr && peer.whole == nullptr) [[unlikely]] {
-            peer.whole = memory_.whole(peer.route.fabric);
+        if (region == nullptr && peer.transfers.whole_memory == nullptr) [[unlikely]] {
+            peer.transfers.whole_memory = memory_.whole(peer.contact.route.fabric);
         }
-        const Registration* const memory = region != nullptr ? region : peer.whole;
+        const Registration* const memory = region != nullptr ? region : peer.transfers.whole_memory;
         if (memory == nullptr ||
             !RegionKeys::allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
                                                : OPAL_COMMON_ADAPTIB_REMOTE_READ)) [[unlikely]] {
@@ -267,29 +267,29 @@ public:
             on_unordered(peer, header, body);
             return;
         }
-        ++peer.next_receive;
+        ++peer.in.next_receive;
         dispatch(peer, header, body);
-        if (peer.early != nullptr) [[unlikely]] {
+        if (peer.in.early != nullptr) [[unlikely]] {
             run_early(peer);
         }
     }
     static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
-        return sequence == peer.next_receive && !peer.teardown_pending && !peer.unheard;
+        return sequence == peer.in.next_receive && !peer.in.teardown_pending && !peer.in.unheard;
     }
     // Same for the two most frequent types. REQUIRES: has_its_turn().
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
                                                  const std::byte* body, Bytes length) {
-        ++peer.next_receive;
+        ++peer.in.next_receive;
         on_eager(peer, envelope, body, length);
-        if (peer.early != nullptr) [[unlikely]] {
+        if (peer.in.early != nullptr) [[unlikely]] {
             run_early(peer);
         }
     }
     [[gnu::always_inline]] void on_active_in_turn(Peer& peer, std::uint8_t tag,
                                                   const std::byte* body, Bytes length) {
-        ++peer.next_receive;
+        ++peer.in.next_receive;
         on_active(peer, tag, body, length);
-        if (peer.early != nullptr) [[unlikely]] {
+        if (peer.in.early != nullptr) [[unlikely]] {
             run_early(peer);
         }
     }
@@ -303,8 +303,8 @@ public:
     // Returns true if the user may wait for an active message of the peer: both have exchanged
     // messages, and neither has begun to disconnect. The protocol does not know of such a wait.
     bool may_await_active(const Peer& peer) const {
-        return active_handler_ != nullptr && peer.messages() > 0 && !peer.released &&
-               !peer.disconnect_received;
+        return active_handler_ != nullptr && peer.messages() > 0 && !peer.ending.released &&
+               !peer.ending.disconnect_received;
     }
     // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
     void drop_disconnects(Peer& peer) { fail_pending(peer); }
@@ -334,10 +334,12 @@ public:
     void update_levels();
 
 private:
-    StagingPool& staging(const Peer& peer) override { return memory_.staging(peer.route.fabric); }
+    StagingPool& staging(const Peer& peer) override {
+        return memory_.staging(peer.contact.route.fabric);
+    }
     const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
                                    Bytes length, std::uint32_t access) override {
-        return memory_.registered(peer.route.fabric, own, address, length, access);
+        return memory_.registered(peer.contact.route.fabric, own, address, length, access);
     }
 
     friend struct OneSided;
@@ -500,9 +502,7 @@ private:
     bool find_keys(Transfer& transfer) override {
         return region_keys_.find(transfer.peer, transfer.rma);
     }
-    void refuse(Transfer& transfer) override {
-        region_keys_.refuse(transfer.peer, transfer.rma);
-    }
+    void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
 
     static Status check(const opal_common_adaptib_one_sided_t& operation);
 
@@ -510,7 +510,7 @@ private:
     bool transmit_parts(SendRequest& request);
     void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
-        if (active_handler_ != nullptr && peer.parts.empty()) [[likely]] {
+        if (active_handler_ != nullptr && peer.in.parts.empty()) [[likely]] {
             active_handler_(active_context_, peer, tag, body, length);
         } else {
             on_active_end(peer, tag, body, length);

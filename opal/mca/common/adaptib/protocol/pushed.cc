@@ -82,7 +82,7 @@ bool Rendezvous::send_fragments(SendTransfer& transfer) {
             return true;
         }
     }
-    peer.pending.add(transfer.fragments); // behind the others
+    peer.out.pending.add(transfer.fragments); // behind the others
     return true;
 }
 

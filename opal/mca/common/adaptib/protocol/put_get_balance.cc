@@ -25,7 +25,7 @@ bool is_atomic(const RmaOperation& rma) {
 
 Bytes under_way(const Peer& peer, Direction direction) {
     Bytes sum = 0;
-    for (const Subchannel& subchannel : peer.subchannels) {
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
         sum += subchannel.outstanding[static_cast<std::size_t>(direction)];
     }
     return sum;
@@ -38,7 +38,7 @@ Bytes under_way(const Peer& peer, Direction direction) {
 Bytes TransferEngine::put_get_window(const Peer& peer) const {
     std::uint64_t rate = 0;
     std::uint64_t seen = 0; // bit by rail
-    for (const Subchannel& subchannel : peer.subchannels) {
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
         const std::uint64_t bit = std::uint64_t{1} << subchannel.local_rail % 64;
         if (subchannel.qp == nullptr || (seen & bit) != 0) {
             continue;
@@ -62,15 +62,15 @@ void TransferEngine::look_for_both(const Transfer& transfer) {
     if (there < kLeastWindow || is_atomic(transfer.rma)) {
         return;
     }
-    PutGetBalance* known = peer.put_get_balance.get();
+    PutGetBalance* known = peer.transfers.put_get_balance.get();
     const bool wants_both = known != nullptr ? there >= known->window || !known->of(busy).empty()
                                              : there >= put_get_window(peer);
     if (!wants_both) {
         return;
     }
     if (known == nullptr) {
-        peer.put_get_balance = std::make_unique<PutGetBalance>();
-        known = peer.put_get_balance.get();
+        peer.transfers.put_get_balance = std::make_unique<PutGetBalance>();
+        known = peer.transfers.put_get_balance.get();
         known->window = put_get_window(peer);
     }
     known->wanted_both = true;
@@ -86,7 +86,7 @@ bool TransferEngine::is_full(const Transfer& transfer) const {
         return false;
     }
     const Direction direction = rma.direction();
-    PutGetBalance& lanes = *peer.put_get_balance;
+    PutGetBalance& lanes = *peer.transfers.put_get_balance;
     if (under_way(peer, direction) >= lanes.most(direction) || lanes.is_over(direction)) {
         return true;
     }
@@ -94,7 +94,7 @@ bool TransferEngine::is_full(const Transfer& transfer) const {
         return false;
     }
     // One more read would stop the queue pair, and the writes behind it.
-    const Subchannel& subchannel = peer.subchannels[rma.plan[rma.posted].subchannel];
+    const Subchannel& subchannel = peer.lanes.subchannels[rma.plan[rma.posted].subchannel];
     const std::uint32_t most = rails_[subchannel.local_rail]->info().max_reads;
     return most > 0 && subchannel.reads >= most;
 }
@@ -103,7 +103,7 @@ bool TransferEngine::queue_if_full(Transfer& transfer) {
     if (!is_full(transfer)) {
         return false;
     }
-    PutGetBalance& lanes = *transfer.peer.put_get_balance;
+    PutGetBalance& lanes = *transfer.peer.transfers.put_get_balance;
     TransferList& queued = lanes.of(transfer.rma.direction());
     transfer.waits_in = WaitingTransfers::kPutGetBalance;
     if (transfer.rma.posted > 0) {
@@ -119,25 +119,26 @@ bool TransferEngine::queue_if_full(Transfer& transfer) {
 // Posts held transfers: stripes are done, or the connection is gone. If the next transfer finds no
 // room, the rest stays held: a transfer that waits for room is offered in each pass.
 void TransferEngine::release_queued(Peer& peer) {
-    PutGetBalance& lanes = *peer.put_get_balance;
+    PutGetBalance& lanes = *peer.transfers.put_get_balance;
     Direction direction = other(lanes.turn);
     bool room = true;
     for (int in_vain = 0; in_vain < 2 && room; direction = other(direction)) {
         auto& queued = lanes.of(direction);
         auto* const transfer = static_cast<Transfer*>(queued.front());
-        if (transfer == nullptr || (peer.state == ConnectState::open && is_full(*transfer))) {
+        if (transfer == nullptr ||
+            (peer.session.state == ConnectState::open && is_full(*transfer))) {
             ++in_vain;
         } else {
             in_vain = 0;
             queued.remove(*transfer);
-            room = post_stripes(*transfer) || peer.state != ConnectState::open;
+            room = post_stripes(*transfer) || peer.session.state != ConnectState::open;
         }
     }
-    if (peer.stripes > 0 || lanes.has_queued()) {
+    if (peer.transfers.stripes > 0 || lanes.has_queued()) {
         return;
     }
     if (lanes.queued_any && !lanes.wanted_both && --lanes.memory == 0) {
-        peer.put_get_balance.reset();
+        peer.transfers.put_get_balance.reset();
         return;
     }
     lanes.queued_any = lanes.wanted_both = false;
@@ -146,10 +147,10 @@ void TransferEngine::release_queued(Peer& peer) {
 // Moves held transfers to the line: the connection is gone, or about to go. They wait for the next
 // connection, or fail, like others.
 void TransferEngine::stop_balancing(Peer& peer) {
-    if (peer.put_get_balance == nullptr) {
+    if (peer.transfers.put_get_balance == nullptr) {
         return;
     }
-    for (auto& queued : peer.put_get_balance->queued) {
+    for (auto& queued : peer.transfers.put_get_balance->queued) {
         while (WaitingTransfer* const first = queued.pop_front()) {
             wait_in(static_cast<Transfer&>(*first), WaitingTransfers::kLine, Place::last);
         }

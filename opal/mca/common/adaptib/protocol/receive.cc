@@ -41,7 +41,7 @@ Status Protocol::refuse_receive(Peer& peer, ReceiveRequest& request) {
 }
 
 bool Protocol::is_lost(Peer& peer) {
-    if (peer.state != ConnectState::failed) [[likely]] {
+    if (peer.session.state != ConnectState::failed) [[likely]] {
         return false;
     }
     report_peer_failure(peer);

@@ -20,11 +20,11 @@ const char* name_of(Opcode opcode) {
 } // namespace
 
 bool RegionKeys::sees_regions(const Peer& peer) const {
-    return rails_[peer.route.local.first]->info().has(Capability::sees_regions);
+    return rails_[peer.contact.route.local.first]->info().has(Capability::sees_regions);
 }
 
 Status RegionKeys::find(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys) {
-    for (const Subchannel& subchannel : peer.subchannels) {
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
         if (subchannel.qp == nullptr || subchannel.remote_rail >= keys.size()) {
             continue;
         }
@@ -45,7 +45,7 @@ Status RegionKeys::find(const Peer& peer, const opal_common_adaptib_one_sided_t&
     if (!sees_regions(peer) || remote.bytes == 0) {
         return covers(remote, operation) ? kOk : Status::error(Reason::bad_key);
     }
-    if (peer.state != ConnectState::open) {
+    if (peer.session.state != ConnectState::open) {
         return kOk; // keys are looked up once there is a connection
     }
     const RemoteRange range{operation.remote_address, operation.bytes, access_of(remote.access)};
@@ -71,14 +71,14 @@ void RegionKeys::refuse(Peer& peer, RmaOperation& rma) {
 }
 
 void RegionKeys::report_refused(Peer& peer, Opcode opcode, Bytes bytes) {
-    if (std::exchange(peer.refusal_reported, true)) {
+    if (std::exchange(peer.ending.refusal_reported, true)) {
         return;
     }
     const bool atomic = opcode != Opcode::read && opcode != Opcode::write;
     listener_.on_failure(
         std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " + std::to_string(bytes) +
-        " bytes on memory of process " + std::to_string(peer.name & 0xffffffffu) + " on host " +
-        peer.address.host +
+        " bytes on memory of process " + std::to_string(peer.contact.name & 0xffffffffu) +
+        " on host " + peer.contact.address.host +
         " is refused: no memory region registered there allows it at that address.");
 }
 

@@ -65,7 +65,7 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
     transfer->source = source;
     transfer->wanted = wanted;
     transfer->id = receives_.add(transfer);
-    ++peer.users;
+    ++peer.transfers.users;
     // Requesting a connection may fail the peer at once, and with it every transfer.
     const std::uint64_t id = transfer->id;
     undecided_.push_back(*transfer);
@@ -73,8 +73,8 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
     if (receives_.find(id) != transfer) {
         return;
     }
-    const bool open = peer.state == ConnectState::open;
-    if (open ? peer.yields : !peer.connecting()) {
+    const bool open = peer.session.state == ConnectState::open;
+    if (open ? peer.transfers.yields : !peer.session.connecting()) {
         ask_for_fragments(*transfer);
         return;
     }
@@ -134,7 +134,7 @@ template <typename F> void Rendezvous::for_each_undecided(Peer& peer, F&& f) {
 
 void Rendezvous::on_connected(Peer& peer) {
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
-        if (transfer.peer.state == ConnectState::open) {
+        if (transfer.peer.session.state == ConnectState::open) {
             decide(transfer);
         } else {
             ask_for_fragments(transfer);
@@ -158,7 +158,7 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
         return;
     }
     transfer->cleared = true;
-    ++peer.users;
+    ++peer.transfers.users;
     transfer->receive_id = body.receive_id;
     transfer->wanted = body.wanted;
     if (push) {
@@ -177,7 +177,7 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
 
 // Takes a FIN: the receiver has read the message, or as much of it as it has room for, or gives up.
 void Rendezvous::on_finish(Peer& peer, const IdBody& body) {
-    ++peer.finishes;
+    ++peer.flow.finishes;
     SendTransfer* transfer = sends_.find(body.id);
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->pushing ||
         (transfer->cleared && transfer->kind == SourceKind::direct)) {
@@ -189,7 +189,7 @@ void Rendezvous::on_finish(Peer& peer, const IdBody& body) {
 
 void Rendezvous::end_send(SendTransfer& transfer, bool failed) {
     SendRequest& request = *transfer.request;
-    transfer.peer.users -= transfer.cleared ? 1 : 0;
+    transfer.peer.transfers.users -= transfer.cleared ? 1 : 0;
     for (SendTransfer::Block& block : transfer.blocks) {
         if (block.memory != nullptr) {
             listener_.staging(transfer.peer).give(std::move(block.memory));
@@ -212,7 +212,7 @@ void Rendezvous::end_receive(ReceiveTransfer& transfer) {
         !transfer.sender_ended && (failed || transfer.mode == ReceiveTransfer::Mode::read ||
                                    transfer.mode == ReceiveTransfer::Mode::read_blocks);
     Peer& peer = transfer.peer;
-    --peer.users;
+    --peer.transfers.users;
     if (transfer.undecided_link.linked()) {
         undecided_.remove(transfer);
     }
@@ -223,7 +223,7 @@ void Rendezvous::end_receive(ReceiveTransfer& transfer) {
     if (tell) {
         flow_.send_control(peer, MessageType::finish, &body, sizeof body);
     }
-    const bool lost = peer.work_failed || peer.state == ConnectState::failed;
+    const bool lost = peer.interruption.work_failed || peer.session.state == ConnectState::failed;
     const int failure = !failed ? OPAL_COMMON_ADAPTIB_SUCCESS
                         : lost  ? OPAL_COMMON_ADAPTIB_UNREACHABLE
                                 : OPAL_COMMON_ADAPTIB_ERROR;

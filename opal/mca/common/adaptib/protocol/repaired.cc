@@ -11,20 +11,20 @@
 namespace adaptib {
 
 void SendFlow::interrupt(Peer& peer) {
-    peer.interrupted = true;
-    peer.pending.put_back(peer.barrier);
-    if (!peer.stalled_link.linked()) {
+    peer.interruption.active = true;
+    peer.out.pending.put_back(peer.interruption.barrier);
+    if (!peer.flow.stalled_link.linked()) {
         stalled_.push_back(peer);
     }
 }
 
 void SendFlow::on_fenced(Peer& peer) {
-    if (peer.ring_out == nullptr) {
+    if (peer.out.ring == nullptr) {
         return;
     }
     bool kept = true;
     const bool whole =
-        peer.ring_out->for_each_in_doubt([&](const MessageHeader& header, const std::byte* body) {
+        peer.out.ring->for_each_in_doubt([&](const MessageHeader& header, const std::byte* body) {
             void* memory = kept ? pool_.allocate(sizeof(RepeatedMessage) + header.length) : nullptr;
             if (memory == nullptr) {
                 kept = false;
@@ -35,7 +35,7 @@ void SendFlow::on_fenced(Peer& peer) {
             if (header.length > 0) {
                 std::memcpy(message->body(), body, header.length);
             }
-            peer.in_doubt.add(*message);
+            peer.interruption.in_doubt.add(*message);
         });
     if (!whole || !kept) {
         listener_.on_peer_failed(peer, kept ? "its credit does not fit what was sent"
@@ -46,28 +46,28 @@ void SendFlow::on_fenced(Peer& peer) {
 // Puts messages in doubt before those that wait. Among the waiting ones there may be repeated
 // messages of an earlier repair: those are later in the order.
 void SendFlow::lift_barrier(Peer& peer) {
-    if (!peer.interrupted) {
+    if (!peer.interruption.active) {
         return;
     }
-    peer.interrupted = false;
-    peer.work_failed = false;
-    static_cast<void>(peer.pending.take()); // the barrier: nothing was put before it
+    peer.interruption.active = false;
+    peer.interruption.work_failed = false;
+    static_cast<void>(peer.out.pending.take()); // the barrier: nothing was put before it
     PendingQueue waiting;
-    std::swap(waiting, peer.pending);
-    while (!peer.in_doubt.empty()) {
-        auto& message = *static_cast<RepeatedMessage*>(peer.in_doubt.take());
-        if (sequence_before(message.header.sequence, peer.repair.expected)) {
+    std::swap(waiting, peer.out.pending);
+    while (!peer.interruption.in_doubt.empty()) {
+        auto& message = *static_cast<RepeatedMessage*>(peer.interruption.in_doubt.take());
+        if (sequence_before(message.header.sequence, peer.interruption.repair.expected)) {
             drop(message);
         } else {
-            peer.pending.add(message);
+            peer.out.pending.add(message);
         }
     }
-    peer.pending.append(waiting);
+    peer.out.pending.append(waiting);
 }
 
 void SendFlow::resume(Peer& peer) {
     lift_barrier(peer);
-    if (flush(peer) && peer.stalled_link.linked()) {
+    if (flush(peer) && peer.flow.stalled_link.linked()) {
         stalled_.remove(peer);
     }
 }
@@ -77,11 +77,11 @@ void SendFlow::resume(Peer& peer) {
 // message was dropped.
 bool SendFlow::wait_for_ring(Peer& peer, RepeatedMessage& message) {
     listener_.want_connection(peer);
-    if (peer.state == ConnectState::open && !peer.repair.wanted) {
+    if (peer.session.state == ConnectState::open && !peer.interruption.repair.wanted) {
         listener_.on_peer_failed(
             peer, "a message that has to be sent again needs a ring, and there is none");
     }
-    if (peer.state != ConnectState::failed) {
+    if (peer.session.state != ConnectState::failed) {
         return false;
     }
     drop(message);

@@ -17,7 +17,7 @@ void Protocol::on_allowed(Peer& peer, Allowance allowance) {
 Allowance Protocol::least_for(const Peer& peer) const {
     const bool own_sends_wait =
         rendezvous_.sends() > 0 || waiting_acks_.size() > 0 || flow_.queued() > 0;
-    if (own_sends_wait || peer.disconnect_sent) { // nothing follows a disconnect
+    if (own_sends_wait || peer.session.disconnect_sent) { // nothing follows a disconnect
         return Allowance::all;
     }
     bool waited_for = false;
@@ -46,7 +46,7 @@ std::string Protocol::no_memory_text(const Peer& peer, Bytes bytes) const {
     return "out of memory for a message of " + std::to_string(bytes) +
            " bytes that no receive was posted for: " + std::to_string(matcher_.unexpected()) +
            " such messages take " + std::to_string(back_pressure_.bytes()) +
-           " bytes here, those of this peer alone " + std::to_string(peer.unexpected.bytes) +
+           " bytes here, those of this peer alone " + std::to_string(peer.flow.unexpected.bytes) +
            ". Post receives earlier, or lower opal_common_adaptib_unexpected_memory (" +
            std::to_string(back_pressure_.most()) + ")";
 }
@@ -60,12 +60,12 @@ void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
         return;
     }
     peer.allow(static_cast<Allowance>(flags));
-    if (peer.allowed == Allowance::nothing) {
+    if (peer.flow.allowed == Allowance::nothing) {
         flow_.queue_pending(peer);
-        if (!peer.queued.empty()) {
+        if (!peer.ending.queued.empty()) {
             on_own_send_waits();
         }
-    } else if (!peer.disconnect_sent) {
+    } else if (!peer.session.disconnect_sent) {
         flow_.send_queued(peer);
     }
 }

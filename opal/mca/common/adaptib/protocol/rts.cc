@@ -42,7 +42,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
                       ReceiveRequest& request) {
     const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
     request.envelope = envelope;
-    if (peer.state == ConnectState::failed) {
+    if (peer.session.state == ConnectState::failed) {
         complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         return;
     }
@@ -56,7 +56,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
 }
 
 bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
-    const Registration* all = memory_.whole(peer.route.fabric);
+    const Registration* all = memory_.whole(peer.contact.route.fabric);
     if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
         return false;
     }

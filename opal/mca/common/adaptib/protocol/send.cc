@@ -20,8 +20,9 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
         complete_now = completions_.end();
         return kOk;
     }
-    const Bytes limit = peer->streaming ? peer->copy_choice->most() : peer->eager_limit;
-    if (peer->allowed != Allowance::all) [[unlikely]] {
+    const Bytes limit =
+        peer->flow.streaming ? peer->flow.copy_choice->most() : peer->flow.eager_limit;
+    if (peer->flow.allowed != Allowance::all) [[unlikely]] {
         SendFlow::announce_if_asked(*peer, request);
     }
     if (data.bytes > limit || data.bytes + body_bytes(request.type) > peer->message_capacity()) {
@@ -32,15 +33,15 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
 
 Status Protocol::start_send(SendRequest& request, bool& complete_now) {
     Peer& peer = *request.peer;
-    if (peer.state == ConnectState::failed) [[unlikely]] {
+    if (peer.session.state == ConnectState::failed) [[unlikely]] {
         report_peer_failure(peer);
         return Status::error(Reason::unreachable);
     }
     completions_.begin(*request.user);
-    if (peer.disconnect_sent || SendFlow::must_queue(peer, request)) [[unlikely]] {
+    if (peer.session.disconnect_sent || SendFlow::must_queue(peer, request)) [[unlikely]] {
         flow_.queue_send(request);
         on_own_send_waits();
-    } else if (peer.has_pending() || !transmit(request)) {
+    } else if (peer.out.has_pending() || !transmit(request)) {
         flow_.stall(peer, request);
     }
     complete_now = completions_.end();
@@ -122,7 +123,8 @@ std::size_t Protocol::retry() {
 }
 
 void Protocol::note_sent(Peer& peer) {
-    if (peer.state == ConnectState::idle && ++peer.messages_sent >= options_.connect_threshold) {
+    if (peer.session.state == ConnectState::idle &&
+        ++peer.flow.messages_sent >= options_.connect_threshold) {
         connections_.request(peer);
     }
 }

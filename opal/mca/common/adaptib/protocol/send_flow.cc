@@ -17,8 +17,8 @@ bool is_matched(const SendRequest& request) { return request.type != MessageType
 
 void SendFlow::stall(Peer& peer, PendingSend& send) {
     ++counters_.send_stalls;
-    peer.pending.add(send);
-    if (!peer.stalled_link.linked()) {
+    peer.out.pending.add(send);
+    if (!peer.flow.stalled_link.linked()) {
         stalled_.push_back(peer);
     }
 }
@@ -28,8 +28,8 @@ void SendFlow::stall(Peer& peer, PendingSend& send) {
 
 void SendFlow::send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
                             std::uint8_t flags) {
-    if (peer.state == ConnectState::failed ||
-        (!peer.has_pending() && try_control(peer, type, body, size, flags))) {
+    if (peer.session.state == ConnectState::failed ||
+        (!peer.out.has_pending() && try_control(peer, type, body, size, flags))) {
         return;
     }
     ControlMessage* message = pool_.create<ControlMessage>();
@@ -73,8 +73,8 @@ bool SendFlow::try_control(Peer& peer, MessageType type, const void* body, std::
 
 // Returns true if nothing is pending any more.
 bool SendFlow::flush(Peer& peer) {
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
+    while (peer.out.has_pending()) {
+        PendingSend* send = peer.out.pending.take();
         bool sent = false;
         if (send->kind == PendingSend::Kind::request ||
             send->kind == PendingSend::Kind::fragments) {
@@ -89,7 +89,7 @@ bool SendFlow::flush(Peer& peer) {
             }
         }
         if (!sent) {
-            peer.pending.put_back(*send);
+            peer.out.pending.put_back(*send);
             return false;
         }
     }
@@ -104,11 +104,11 @@ std::size_t SendFlow::retry() {
         stalled_now_.push_back(peer);
     }
     for (Peer* peer : stalled_now_) {
-        if (flush(*peer) && peer->stalled_link.linked()) {
+        if (flush(*peer) && peer->flow.stalled_link.linked()) {
             stalled_.remove(*peer);
             ++ended;
         }
-        if (peer->ring_broken) [[unlikely]] {
+        if (peer->session.ring_broken) [[unlikely]] {
             listener_.want_repair(*peer);
         }
     }
@@ -119,32 +119,32 @@ std::size_t SendFlow::retry() {
 // Held sends
 
 void SendFlow::queue_send(SendRequest& request) {
-    request.peer->queued.add(request);
+    request.peer->ending.queued.add(request);
     ++queued_;
     counters_.sends_queued += must_queue(*request.peer, request) ? 1 : 0;
 }
 
 void SendFlow::send_queued(Peer& peer) {
-    while (!peer.queued.empty()) {
-        auto& request = static_cast<SendRequest&>(*peer.queued.take());
+    while (!peer.ending.queued.empty()) {
+        auto& request = static_cast<SendRequest&>(*peer.ending.queued.take());
         if (must_queue(peer, request)) {
-            peer.queued.put_back(request);
+            peer.ending.queued.put_back(request);
             return;
         }
         --queued_;
         announce_if_asked(peer, request);
-        if (peer.has_pending() || !listener_.send_pending(request)) {
+        if (peer.out.has_pending() || !listener_.send_pending(request)) {
             stall(peer, request);
         }
     }
 }
 
 bool SendFlow::must_queue(const Peer& peer, const SendRequest& request) {
-    return peer.allowed == Allowance::nothing && is_matched(request);
+    return peer.flow.allowed == Allowance::nothing && is_matched(request);
 }
 
 void SendFlow::announce_if_asked(const Peer& peer, SendRequest& request) {
-    if (peer.allowed == Allowance::announcements && is_matched(request) &&
+    if (peer.flow.allowed == Allowance::announcements && is_matched(request) &&
         request.data.bytes > kAsShort) {
         request.type = MessageType::rendezvous;
     }
@@ -152,8 +152,8 @@ void SendFlow::announce_if_asked(const Peer& peer, SendRequest& request) {
 
 void SendFlow::queue_pending(Peer& peer) {
     PendingQueue others;
-    while (peer.has_pending()) {
-        PendingSend& send = *peer.pending.take();
+    while (peer.out.has_pending()) {
+        PendingSend& send = *peer.out.pending.take();
         const bool request = send.kind == PendingSend::Kind::request;
         if (request && must_queue(peer, static_cast<SendRequest&>(send))) {
             queue_send(static_cast<SendRequest&>(send));
@@ -161,20 +161,20 @@ void SendFlow::queue_pending(Peer& peer) {
             others.add(send);
         }
     }
-    peer.pending.append(others);
+    peer.out.pending.append(others);
 }
 
 // -------------------------------------------------------------------------------------------------
 // Failure and end
 
 template <typename F> void SendFlow::drop_all(Peer& peer, F&& on_request) {
-    peer.pending.append(peer.in_doubt);
-    while (!peer.queued.empty()) {
+    peer.out.pending.append(peer.interruption.in_doubt);
+    while (!peer.ending.queued.empty()) {
         --queued_;
-        peer.pending.add(*peer.queued.take());
+        peer.out.pending.add(*peer.ending.queued.take());
     }
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
+    while (peer.out.has_pending()) {
+        PendingSend* send = peer.out.pending.take();
         if (send->kind == PendingSend::Kind::control) {
             drop(*static_cast<ControlMessage*>(send));
         } else if (send->kind == PendingSend::Kind::repeated) {
@@ -186,10 +186,10 @@ template <typename F> void SendFlow::drop_all(Peer& peer, F&& on_request) {
 }
 
 void SendFlow::fail(Peer& peer) {
-    if (peer.stalled_link.linked()) {
+    if (peer.flow.stalled_link.linked()) {
         stalled_.remove(peer);
     }
-    peer.interrupted = false;
+    peer.interruption.active = false;
     drop_all(peer, [this](SendRequest& request) { listener_.on_send_lost(request); });
 }
 
@@ -213,7 +213,7 @@ bool SendFlow::has_more_than_disconnects(const Peer& peer) {
         }
         return false;
     };
-    return more(peer.pending.front()) || more(peer.in_doubt.front());
+    return more(peer.out.pending.front()) || more(peer.interruption.in_doubt.front());
 }
 
 } // namespace adaptib

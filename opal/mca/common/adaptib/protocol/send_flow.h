@@ -110,9 +110,9 @@ private:
     BlockPool& pool_;
     Counters& counters_;
     SendFlowListener& listener_;
-    IntrusiveList<Peer, &Peer::stalled_link> stalled_; // peers with pending sends
-    std::size_t queued_ = 0;                           // sends in Peer::queued
-    std::vector<Peer*> stalled_now_;                   // scratch of retry
+    IntrusiveList<Peer, &Peer::flow, &PeerFlow::stalled_link> stalled_; // peers with pending sends
+    std::size_t queued_ = 0;                                            // sends in Peer::queued
+    std::vector<Peer*> stalled_now_;                                    // scratch of retry
 };
 
 } // namespace adaptib

@@ -85,20 +85,20 @@ void Protocol::fail_shelved(Peer& peer, WaitingTransfer& record) {
     UserRequest& user = shelved.user();
     flush_epochs_.leave(shelved.epoch);
     shelved.~ShelvedOneSided();
-    --peer.one_sided;
-    --peer.users;
-    --peer.rma_operations;
+    --peer.transfers.one_sided;
+    --peer.transfers.users;
+    --peer.transfers.rma_operations;
     complete(user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
 }
 
 // Destroys shelved records at the end, so that no registration is left in use.
 void Protocol::forget_waiting(Peer& peer) {
-    if (peer.waiting == nullptr) {
+    if (peer.transfers.waiting == nullptr) {
         return;
     }
-    peer.waiting->for_each([&](WaitingTransfer& transfer) {
+    peer.transfers.waiting->for_each([&](WaitingTransfer& transfer) {
         if (transfer.shelved) {
-            peer.waiting->remove(transfer);
+            peer.transfers.waiting->remove(transfer);
             static_cast<ShelvedOneSided&>(transfer).~ShelvedOneSided();
         }
     });

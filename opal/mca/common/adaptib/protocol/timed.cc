@@ -6,9 +6,9 @@
 namespace adaptib {
 
 bool Protocol::send_timed(Peer& peer, const Envelope& envelope, const Data& data) {
-    CopyChoice* choice = peer.copy_choice.get();
+    CopyChoice* choice = peer.flow.copy_choice.get();
     if (choice == nullptr || data.base == nullptr || data.bytes < CopyChoice::kTimedFrom ||
-        data.bytes > choice->most() || peer.allowed != Allowance::all) {
+        data.bytes > choice->most() || peer.flow.allowed != Allowance::all) {
         return false;
     }
     return eager_tuning_.send(peer, data.bytes, [&] {
@@ -20,7 +20,7 @@ bool Protocol::send_timed(Peer& peer, const Envelope& envelope, const Data& data
 bool Protocol::send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                                  const void* second, Bytes second_bytes) {
     const Bytes bytes = first_bytes + second_bytes;
-    if (peer.copy_choice == nullptr || bytes < CopyChoice::kTimedFrom || bytes > active_max_) {
+    if (peer.flow.copy_choice == nullptr || bytes < CopyChoice::kTimedFrom || bytes > active_max_) {
         return false;
     }
     return eager_tuning_.send_active(peer, bytes, [&] {

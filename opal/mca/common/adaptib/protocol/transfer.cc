@@ -17,27 +17,28 @@ void TransferEngine::plan(Transfer& transfer) {
     Peer& peer = transfer.peer;
     collect_subchannel_stats(peer, rails_, subchannel_stats_);
     RmaOperation& rma = transfer.rma;
-    rma.connection = peer.connection;
+    rma.connection = peer.connection.number;
     if (!rma.left.empty()) [[unlikely]] {
         plan_left(transfer);
         return;
     }
     TransferShape shape{rma.length, rma.op_kind, rma.direction()};
     if (!rma.planned()) {
-        const PutGetBalance* const lanes = peer.put_get_balance.get();
+        const PutGetBalance* const lanes = peer.transfers.put_get_balance.get();
         const Bytes most = lanes == nullptr ? rma.length : lanes->round();
-        rma.round = peer.scheduler->round(shape, subchannel_stats_, most);
+        rma.round = peer.lanes.scheduler->round(shape, subchannel_stats_, most);
     }
     const Bytes left = rma.length - rma.covered;
     shape.length = left < 2 * rma.round ? left : rma.round;
     const std::size_t first = rma.plan.size();
-    peer.scheduler->plan(shape, subchannel_stats_, rma.plan);
+    peer.lanes.scheduler->plan(shape, subchannel_stats_, rma.plan);
     for (std::size_t i = first; i < rma.plan.size() && rma.covered > 0; ++i) {
         rma.plan[i].offset += rma.covered;
     }
     rma.covered += shape.length;
-    if (rma.covered < rma.length || peer.scheduler->wants_times(rma.plan.size())) {
-        rma.progress.resize(rma.plan.size(), {.round = rma.rounds, .mix = peer.scheduler->mix()});
+    if (rma.covered < rma.length || peer.lanes.scheduler->wants_times(rma.plan.size())) {
+        rma.progress.resize(rma.plan.size(),
+                            {.round = rma.rounds, .mix = peer.lanes.scheduler->mix()});
     }
     ++rma.rounds;
 }
@@ -48,14 +49,14 @@ void TransferEngine::plan_left(Transfer& transfer) {
     for (const Stripe& piece : rma.left) {
         const std::size_t first = rma.plan.size();
         const TransferShape shape{piece.length, rma.op_kind, rma.direction()};
-        transfer.peer.scheduler->plan(shape, subchannel_stats_, rma.plan);
+        transfer.peer.lanes.scheduler->plan(shape, subchannel_stats_, rma.plan);
         for (std::size_t i = first; i < rma.plan.size(); ++i) {
             rma.plan[i].offset += piece.offset;
         }
     }
     rma.left.clear();
     rma.progress.resize(rma.plan.size(),
-                        {.round = rma.rounds, .mix = transfer.peer.scheduler->mix()});
+                        {.round = rma.rounds, .mix = transfer.peer.lanes.scheduler->mix()});
     ++rma.rounds;
 }
 
@@ -63,7 +64,7 @@ void TransferEngine::plan_left(Transfer& transfer) {
 // cannot be repeated, since it may have been executed.
 bool TransferEngine::may_repeat(const Transfer& transfer, WorkStatus status) {
     const Opcode opcode = transfer.rma.opcode;
-    return transfer.peer.repairable && is_path_failure(status) &&
+    return transfer.peer.session.repairable && is_path_failure(status) &&
            (opcode == Opcode::read || opcode == Opcode::write);
 }
 
@@ -96,7 +97,7 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
     if (!rma.progress.empty()) {
         const Stripe& stripe = rma.plan[rma.posted];
         const auto direction = static_cast<std::size_t>(rma.direction());
-        Subchannel& on = transfer.peer.subchannels[stripe.subchannel];
+        Subchannel& on = transfer.peer.lanes.subchannels[stripe.subchannel];
         StripeProgress& progress = rma.progress[rma.posted];
         if (on.timed[direction].bytes == 0) {
             on.timed[direction].since = begun;
@@ -108,15 +109,16 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
         on.timed[direction].bytes += stripe.length;
         ++striped_;
     }
-    if (transfer.peer.put_get_balance != nullptr) {
-        transfer.peer.put_get_balance->posted(rma.direction(), rma.plan[rma.posted].length);
+    if (transfer.peer.transfers.put_get_balance != nullptr) {
+        transfer.peer.transfers.put_get_balance->posted(rma.direction(),
+                                                        rma.plan[rma.posted].length);
     }
     rma.outstanding_bytes += rma.plan[rma.posted].length;
     ++rma.posted;
     if (rma.outstanding++ == 0) {
-        transfer.peer.posted.push_back(transfer);
+        transfer.peer.transfers.posted.push_back(transfer);
     }
-    ++transfer.peer.stripes;
+    ++transfer.peer.transfers.stripes;
     ++outstanding_;
 }
 
@@ -125,11 +127,11 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
 bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
     RmaOperation& rma = transfer.rma;
     Peer& peer = transfer.peer; // the transfer may be gone when it waits
-    const ConnectState state = peer.state;
+    const ConnectState state = peer.session.state;
     if (state == ConnectState::failed) {
         rma.failed = true;
-    } else if (state != ConnectState::open || peer.repair.wanted ||
-               (peer.yields && rma.one_sided)) {
+    } else if (state != ConnectState::open || peer.interruption.repair.wanted ||
+               (peer.transfers.yields && rma.one_sided)) {
         if (rma.posted_all()) {
             return true; // outstanding stripes end it, or are posted again
         }
@@ -139,11 +141,11 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
         listener_.want_connection(peer);
         return false;
     } else {
-        if (rma.planned() && rma.connection != transfer.peer.connection) [[unlikely]] {
+        if (rma.planned() && rma.connection != transfer.peer.connection.number) [[unlikely]] {
             interrupt_plan(transfer); // the connection was repaired before all was posted
         }
         if (!rma.planned()) {
-            if (transfer.peer.put_get_balance != nullptr && queue_if_full(transfer)) {
+            if (transfer.peer.transfers.put_get_balance != nullptr && queue_if_full(transfer)) {
                 return true;
             }
             if (find_keys(transfer)) {
@@ -159,12 +161,12 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
             wait_to_post(transfer);
             return false;
         }
-        if (transfer.peer.put_get_balance != nullptr && queue_if_full(transfer)) {
+        if (transfer.peer.transfers.put_get_balance != nullptr && queue_if_full(transfer)) {
             return true;
         }
         const std::uint32_t subchannel = rma.plan[rma.posted].subchannel;
-        if (transfer.peer.waiting != nullptr && subchannel != offered &&
-            transfer.peer.waiting->is_blocked(subchannel)) [[unlikely]] {
+        if (transfer.peer.transfers.waiting != nullptr && subchannel != offered &&
+            transfer.peer.transfers.waiting->is_blocked(subchannel)) [[unlikely]] {
             wait_in(transfer, subchannel, rma.posted > 0 ? Place::first : Place::last);
             return false;
         }
@@ -176,7 +178,7 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
             wait_in(transfer, subchannel, Place::first);
             return false;
         }
-        if (status.reason() == Reason::bad_state && transfer.peer.repairable) {
+        if (status.reason() == Reason::bad_state && transfer.peer.session.repairable) {
             wait_to_post(transfer);
             listener_.want_repair(peer);
             return false;
@@ -200,7 +202,7 @@ bool TransferEngine::find_keys(Transfer& transfer) {
 
 Status TransferEngine::post_stripe(Transfer& transfer, const Stripe& stripe) {
     const RmaOperation& rma = transfer.rma;
-    Subchannel& subchannel = transfer.peer.subchannels[stripe.subchannel];
+    Subchannel& subchannel = transfer.peer.lanes.subchannels[stripe.subchannel];
     if (subchannel.remote_rail >= rma.remote_key_count) {
         return Status::error(Reason::bad_key);
     }
@@ -233,7 +235,7 @@ void TransferEngine::on_work_done(Transfer& transfer, std::uint32_t rail,
                                   const WorkCompletion& completion) {
     Peer& peer = transfer.peer;
     on_stripe_done(transfer, rail, completion); // the transfer may be gone
-    if (peer.put_get_balance != nullptr) {
+    if (peer.transfers.put_get_balance != nullptr) {
         release_queued(peer);
     }
 }
@@ -243,7 +245,7 @@ void TransferEngine::on_work_done(Transfer& transfer, std::uint32_t rail,
 std::size_t TransferEngine::stripe_of(const Transfer& transfer, std::uint32_t rail,
                                       std::uint32_t qp_number) {
     const RmaOperation& rma = transfer.rma;
-    const auto& subchannels = transfer.peer.subchannels;
+    const auto& subchannels = transfer.peer.lanes.subchannels;
     for (std::size_t i = rma.oldest; i < rma.posted; ++i) {
         const std::uint32_t at = rma.plan[i].subchannel;
         const bool done = !rma.progress.empty() && rma.progress[i].done;
@@ -264,7 +266,7 @@ void TransferEngine::take_time(Transfer& transfer, std::size_t stripe, WorkStatu
     const Bytes length = transfer.rma.plan[stripe].length;
     const auto direction = static_cast<std::size_t>(transfer.rma.direction());
     StripeProgress& progress = transfer.rma.progress[stripe];
-    Subchannel& subchannel = transfer.peer.subchannels[transfer.rma.plan[stripe].subchannel];
+    Subchannel& subchannel = transfer.peer.lanes.subchannels[transfer.rma.plan[stripe].subchannel];
     progress.done = true;
     while (transfer.rma.oldest < transfer.rma.posted &&
            transfer.rma.progress[transfer.rma.oldest].done) {
@@ -327,18 +329,18 @@ void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
                               rma.progress[i].ahead});
         }
     }
-    if (transfer.peer.scheduler != nullptr && !times_.empty()) {
-        Scheduler& scheduler = *transfer.peer.scheduler;
+    if (transfer.peer.lanes.scheduler != nullptr && !times_.empty()) {
+        Scheduler& scheduler = *transfer.peer.lanes.scheduler;
         const Spreading before = scheduler.spreading(mix);
         scheduler.learn(mix, times_);
-        if (scheduler.control_lane() != transfer.peer.control_lane) [[unlikely]] {
+        if (scheduler.control_lane() != transfer.peer.control.lane) [[unlikely]] {
             listener_.on_control_lane(transfer.peer, scheduler.control_lane());
         }
         const Spreading after = scheduler.spreading(mix);
         counters_.spread_trials += after.trials - before.trials;
         counters_.spread_kept += after.spreads - before.spreads;
         counters_.spread_fallbacks += after.fallbacks - before.fallbacks;
-        for (std::uint32_t i = 0; i < transfer.peer.subchannels.size(); ++i) {
+        for (std::uint32_t i = 0; i < transfer.peer.lanes.subchannels.size(); ++i) {
             counters_.*kPathWeights[i] =
                 static_cast<std::uint64_t>(1000 * scheduler.weight(mix, i) + 0.5);
         }
@@ -347,7 +349,7 @@ void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
 
 void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
                                     const WorkCompletion& completion) {
-    if (transfer.peer.abandoned) [[unlikely]] {
+    if (transfer.peer.interruption.abandoned) [[unlikely]] {
         return;
     }
     RmaOperation& rma = transfer.rma;
@@ -355,7 +357,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
     const std::size_t stripe = stripe_of(transfer, rail, completion.qp_number);
     if (stripe < rma.plan.size()) {
         const Bytes length = rma.plan[stripe].length;
-        Subchannel& subchannel = transfer.peer.subchannels[rma.plan[stripe].subchannel];
+        Subchannel& subchannel = transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel];
         subchannel.outstanding[static_cast<std::size_t>(rma.direction())] -= length;
         subchannel.reads -= rma.direction() == Direction::read ? 1 : 0;
         subchannel.completions += completion.status == WorkStatus::success ? 1 : 0;
@@ -368,20 +370,20 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
         --striped_;
     }
     if (--rma.outstanding == 0) {
-        transfer.peer.posted.remove(transfer);
+        transfer.peer.transfers.posted.remove(transfer);
     }
-    --transfer.peer.stripes;
+    --transfer.peer.transfers.stripes;
     --outstanding_;
     if (completion.status != WorkStatus::success) [[unlikely]] {
         const bool refused = rma.one_sided && !is_path_failure(completion.status);
-        transfer.peer.work_failed = transfer.peer.work_failed || !refused;
+        transfer.peer.interruption.work_failed = transfer.peer.interruption.work_failed || !refused;
         if (stripe < rma.plan.size() && may_repeat(transfer, completion.status)) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[stripe].length;
             rma.left.push_back(rma.plan[stripe]);
         } else if (refused) {
             if (stripe < rma.plan.size()) {
-                transfer.peer.subchannels[rma.plan[stripe].subchannel].refused = true;
+                transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel].refused = true;
             }
             listener_.refuse(transfer);
         } else {
@@ -414,11 +416,11 @@ void TransferEngine::abandon(Transfer& transfer) {
     const bool timed = !rma.progress.empty();
     striped_ -= timed ? rma.outstanding : 0;
     outstanding_ -= rma.outstanding;
-    transfer.peer.stripes -= rma.outstanding;
+    transfer.peer.transfers.stripes -= rma.outstanding;
     rma.outstanding = 0;
-    transfer.peer.posted.remove(transfer);
+    transfer.peer.transfers.posted.remove(transfer);
     rma.outstanding_bytes = 0;
-    transfer.peer.work_failed = true;
+    transfer.peer.interruption.work_failed = true;
     if (rma.failed || !may_repeat(transfer, WorkStatus::flushed)) {
         rma.failed = true;
         stop_waiting(transfer);
@@ -442,8 +444,9 @@ void TransferEngine::abandon(Transfer& transfer) {
 // Begins with the last transfer, since each becomes the first of the line. Nothing is posted
 // meanwhile.
 void TransferEngine::abandon(Peer& peer) {
-    for (std::size_t left = peer.posted.size(); left > 0 && !peer.posted.empty(); --left) {
-        abandon(static_cast<Transfer&>(*peer.posted.back()));
+    for (std::size_t left = peer.transfers.posted.size();
+         left > 0 && !peer.transfers.posted.empty(); --left) {
+        abandon(static_cast<Transfer&>(*peer.transfers.posted.back()));
     }
     stop_balancing(peer);
 }

@@ -153,7 +153,8 @@ private:
     Nanoseconds polled_{};        // time of the last poll for completions, kept while striped_ > 0
     std::size_t striped_ = 0;     // timed stripes outstanding
     std::size_t outstanding_ = 0; // stripes
-    IntrusiveList<Peer, &Peer::transfers_link> waiting_peers_; // with waiting transfers
+    IntrusiveList<Peer, &Peer::transfers, &PeerTransfers::link>
+        waiting_peers_; // with waiting transfers
 };
 
 } // namespace adaptib

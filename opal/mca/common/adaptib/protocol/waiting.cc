@@ -24,11 +24,12 @@ constexpr int kMostInVain = 256;
 // Starts an operation, or holds it during a disconnect: the peer may take the connection down as
 // soon as the disconnect handshake is over, and operations not complete by then are lost.
 void TransferEngine::start_operation(Transfer& transfer) {
-    if (transfer.peer.disconnect_sent && transfer.peer.state != ConnectState::failed) [[unlikely]] {
+    if (transfer.peer.session.disconnect_sent &&
+        transfer.peer.session.state != ConnectState::failed) [[unlikely]] {
         wait_in(transfer, WaitingTransfers::kBehindDisconnect, Place::last);
         return;
     }
-    if (transfer.peer.stripes > 0 && options_.interleave.count() > 0) {
+    if (transfer.peer.transfers.stripes > 0 && options_.interleave.count() > 0) {
         look_for_both(transfer);
     }
     start_transfer(transfer);
@@ -44,16 +45,16 @@ void TransferEngine::start_transfer(Transfer& transfer) {
 
 // Returns true if a new transfer would be offered in vain, or before an earlier one.
 bool TransferEngine::must_wait(const Peer& peer) const {
-    const WaitingTransfers* const waiting = peer.waiting.get();
-    return waiting != nullptr && peer.state != ConnectState::failed && !waiting->empty() &&
+    const WaitingTransfers* const waiting = peer.transfers.waiting.get();
+    return waiting != nullptr && peer.session.state != ConnectState::failed && !waiting->empty() &&
            (waiting->first(WaitingTransfers::kLine) != nullptr || all_blocked(peer));
 }
 
 // Returns true if all subchannels that the connection has are blocked.
 bool TransferEngine::all_blocked(const Peer& peer) {
     bool all = true;
-    for (std::uint32_t i = 0; i < peer.subchannels.size() && all; ++i) {
-        all = peer.subchannels[i].qp == nullptr || peer.waiting->is_blocked(i);
+    for (std::uint32_t i = 0; i < peer.lanes.subchannels.size() && all; ++i) {
+        all = peer.lanes.subchannels[i].qp == nullptr || peer.transfers.waiting->is_blocked(i);
     }
     return all;
 }
@@ -66,19 +67,19 @@ void TransferEngine::wait_in(Transfer& transfer, std::size_t list, Place place) 
 
 void TransferEngine::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list,
                                   Place place) {
-    if (peer.waiting == nullptr) {
-        peer.waiting = std::make_unique<WaitingTransfers>();
+    if (peer.transfers.waiting == nullptr) {
+        peer.transfers.waiting = std::make_unique<WaitingTransfers>();
     }
     if (place == Place::first) {
-        peer.waiting->add_first(transfer, list);
+        peer.transfers.waiting->add_first(transfer, list);
     } else {
-        peer.waiting->add(transfer, list);
+        peer.transfers.waiting->add(transfer, list);
     }
     if (list == WaitingTransfers::kBehindDisconnect) {
         return;
     }
     ++counters_.transfer_stalls;
-    if (!peer.transfers_link.linked()) {
+    if (!peer.transfers.link.linked()) {
         waiting_peers_.push_back(peer);
     }
 }
@@ -96,23 +97,24 @@ void TransferEngine::stop_waiting(Transfer& transfer) {
         return;
     }
     if (transfer.waits_in == WaitingTransfers::kPutGetBalance) {
-        transfer.peer.put_get_balance->of(transfer.rma.direction()).remove(transfer);
+        transfer.peer.transfers.put_get_balance->of(transfer.rma.direction()).remove(transfer);
         return;
     }
-    transfer.peer.waiting->remove(transfer);
+    transfer.peer.transfers.waiting->remove(transfer);
     leave_waiting(transfer.peer);
 }
 
 // Removes the peer from waiting_peers_ if none of its transfers waits any more.
 void TransferEngine::leave_waiting(Peer& peer) {
-    if (peer.waiting->empty() && peer.transfers_link.linked()) {
+    if (peer.transfers.waiting->empty() && peer.transfers.link.linked()) {
         waiting_peers_.remove(peer);
     }
 }
 
 // `most`: bound on the outstanding stripes of all peers.
 bool TransferEngine::may_post(const Peer& peer, std::size_t most) const {
-    return outstanding_ < most && peer.state == ConnectState::open && !peer.repair.wanted;
+    return outstanding_ < most && peer.session.state == ConnectState::open &&
+           !peer.interruption.repair.wanted;
 }
 
 void TransferEngine::post_waiting() {
@@ -130,14 +132,14 @@ void TransferEngine::post_waiting(Peer& peer, std::size_t most) {
         listener_.want_connection(peer); // may fail the peer, and end what waits
         return;
     }
-    const std::uint32_t turn = peer.waiting->next_turn();
-    for (std::uint32_t i = 0; i < kMaxSubchannels && peer.waiting->blocked() != 0; ++i) {
+    const std::uint32_t turn = peer.transfers.waiting->next_turn();
+    for (std::uint32_t i = 0; i < kMaxSubchannels && peer.transfers.waiting->blocked() != 0; ++i) {
         post_behind(peer, (turn + i) % kMaxSubchannels, most);
     }
     post_line(peer, most);
     leave_waiting(peer);
-    if (peer.put_get_balance != nullptr && peer.put_get_balance->has_queued() &&
-        peer.stripes == 0) {
+    if (peer.transfers.put_get_balance != nullptr && peer.transfers.put_get_balance->has_queued() &&
+        peer.transfers.stripes == 0) {
         release_queued(peer); // no stripe is under way whose completion would call it
     }
 }
@@ -145,18 +147,18 @@ void TransferEngine::post_waiting(Peer& peer, std::size_t most) {
 // Offers the first transfer of a list, which may be gone afterwards, or wait elsewhere. Returns
 // false if the transfer is first again, or if there is none.
 bool TransferEngine::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
-    WaitingTransfer* const first = peer.waiting->first(list);
+    WaitingTransfer* const first = peer.transfers.waiting->first(list);
     if (first == nullptr) {
         return false;
     }
-    peer.waiting->remove(*first);
+    peer.transfers.waiting->remove(*first);
     Transfer* const transfer = unshelve(peer, *first);
     if (transfer == nullptr) {
-        peer.waiting->add_first(*first, list);
+        peer.transfers.waiting->add_first(*first, list);
         return false;
     }
     post_stripes(*transfer, offered);
-    return peer.waiting->first(list) != first; // a shelved record keeps its address
+    return peer.transfers.waiting->first(list) != first; // a shelved record keeps its address
 }
 
 void TransferEngine::post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most) {
@@ -177,15 +179,17 @@ void TransferEngine::post_line(Peer& peer, std::size_t most) {
 // Release and failure of waiting transfers
 
 void TransferEngine::start_held(Peer& peer) {
-    std::size_t left =
-        peer.waiting == nullptr ? 0 : peer.waiting->size(WaitingTransfers::kBehindDisconnect);
+    std::size_t left = peer.transfers.waiting == nullptr
+                           ? 0
+                           : peer.transfers.waiting->size(WaitingTransfers::kBehindDisconnect);
     for (; left > 0; --left) {
-        WaitingTransfer* const first = peer.waiting->first(WaitingTransfers::kBehindDisconnect);
+        WaitingTransfer* const first =
+            peer.transfers.waiting->first(WaitingTransfers::kBehindDisconnect);
         if (first == nullptr) {
             return; // the peer has failed meanwhile
         }
-        peer.waiting->remove(*first);
-        if (first->shelved && peer.state == ConnectState::failed) {
+        peer.transfers.waiting->remove(*first);
+        if (first->shelved && peer.session.state == ConnectState::failed) {
             listener_.fail_shelved(peer, *first);
         } else if (Transfer* const transfer = unshelve(peer, *first); transfer != nullptr) {
             start_operation(*transfer);
@@ -198,12 +202,12 @@ void TransferEngine::start_held(Peer& peer) {
 void TransferEngine::fail_waiting(Peer& peer) {
     start_held(peer); // they fail at their start
     stop_balancing(peer);
-    if (peer.waiting == nullptr) {
+    if (peer.transfers.waiting == nullptr) {
         return;
     }
     for (std::size_t list = 0; list <= WaitingTransfers::kLine; ++list) {
-        while (WaitingTransfer* const first = peer.waiting->first(list)) {
-            peer.waiting->remove(*first);
+        while (WaitingTransfer* const first = peer.transfers.waiting->first(list)) {
+            peer.transfers.waiting->remove(*first);
             if (first->shelved) {
                 listener_.fail_shelved(peer, *first);
             } else {

@@ -7,7 +7,7 @@
 namespace adaptib {
 
 bool LifeWatch::has_responder(const Peer& peer) const {
-    for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
+    for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
         if (asker_.has_responder(peer, pair)) {
             return true;
         }
@@ -16,20 +16,21 @@ bool LifeWatch::has_responder(const Peer& peer) const {
 }
 
 void LifeWatch::want(Peer& peer) {
-    if (peer.life_link.linked() || !has_responder(peer)) {
+    if (peer.health.life_link.linked() || !has_responder(peer)) {
         return;
     }
-    peer.life.ask_at = clock_.now();
-    peer.life.interval = kFirst;
+    peer.health.life.ask_at = clock_.now();
+    peer.health.life.interval = kFirst;
     watched_.push_back(peer);
 }
 
 void LifeWatch::look(Peer& peer, Nanoseconds every) {
-    PeerLife& life = peer.life;
+    PeerLife& life = peer.health.life;
     const Nanoseconds now = clock_.now();
     const bool answered = life.silent_since == Nanoseconds::max();
     const Nanoseconds due = answered ? Liveness::last(peer) + every : Nanoseconds{0};
-    if (!peer.life_link.linked() && now >= std::max(life.ask_at, due) && has_responder(peer)) {
+    if (!peer.health.life_link.linked() && now >= std::max(life.ask_at, due) &&
+        has_responder(peer)) {
         life.interval = std::max(life.interval, kFirst);
         life.silent_since = std::min(life.silent_since, now);
         ask(peer, now);
@@ -37,7 +38,7 @@ void LifeWatch::look(Peer& peer, Nanoseconds every) {
 }
 
 void LifeWatch::forget(Peer& peer) {
-    if (peer.life_link.linked()) {
+    if (peer.health.life_link.linked()) {
         watched_.remove(peer);
     }
 }
@@ -45,7 +46,7 @@ void LifeWatch::forget(Peer& peer) {
 Nanoseconds LifeWatch::deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (const Peer* peer = watched_.front(); peer != nullptr; peer = watched_.next(*peer)) {
-        next = std::min(next, peer->life.ask_at);
+        next = std::min(next, peer->health.life.ask_at);
     }
     return next;
 }
@@ -54,12 +55,12 @@ void LifeWatch::run_timers() {
     const Nanoseconds now = clock_.now();
     for (std::size_t left = watched_.size(); left > 0 && !watched_.empty(); --left) {
         Peer& peer = *watched_.pop_front();
-        if (peer.state == ConnectState::failed || peer.datagram.handle == nullptr ||
+        if (peer.session.state == ConnectState::failed || peer.contact.datagram.handle == nullptr ||
             !asker_.is_awaited(peer)) {
             continue;
         }
         watched_.push_back(peer);
-        if (now >= peer.life.ask_at) {
+        if (now >= peer.health.life.ask_at) {
             ask(peer, now);
         }
     }
@@ -68,16 +69,16 @@ void LifeWatch::run_timers() {
 // Asks over the path of the peer's datagrams; and, as long as that path does not answer, over
 // another one, in turn.
 void LifeWatch::ask(Peer& peer, Nanoseconds now) {
-    PeerLife& life = peer.life;
+    PeerLife& life = peer.health.life;
     const auto jitter = static_cast<std::int64_t>(
         random_.below(static_cast<std::uint64_t>(life.interval.count() / 8)));
     life.ask_at = now + life.interval + Nanoseconds{jitter};
     life.interval = std::min(life.interval * 2, kMost);
-    const std::size_t first = peer.datagram.pair;
+    const std::size_t first = peer.contact.datagram.pair;
     const bool silent = life.questions.empty() || life.questions[first].sequence != 0;
     static_cast<void>(ask(peer, first));
-    for (std::size_t step = 1; silent && step < peer.route.total; ++step) {
-        life.turn = static_cast<std::uint32_t>((life.turn + 1) % peer.route.total);
+    for (std::size_t step = 1; silent && step < peer.contact.route.total; ++step) {
+        life.turn = static_cast<std::uint32_t>((life.turn + 1) % peer.contact.route.total);
         if (life.turn != first && ask(peer, life.turn)) {
             return;
         }
@@ -88,14 +89,14 @@ bool LifeWatch::ask(Peer& peer, std::size_t pair) {
     if (!asker_.has_responder(peer, pair)) {
         return false;
     }
-    PeerLife& life = peer.life;
+    PeerLife& life = peer.health.life;
     if (life.questions.empty()) {
-        life.questions.resize(peer.route.total);
+        life.questions.resize(peer.contact.route.total);
         life.sequence = static_cast<std::uint32_t>(random_.next() >> 32);
     }
     LifeBody body{};
     body.sequence = ++life.sequence != 0 ? life.sequence : ++life.sequence;
-    body.path = peer.route.pairs[pair].path;
+    body.path = peer.contact.route.pairs[pair].path;
     if (!asker_.send_question(peer, pair, body)) {
         return false;
     }
@@ -108,7 +109,7 @@ bool LifeWatch::ask(Peer& peer, std::size_t pair) {
 }
 
 bool LifeWatch::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
-    PeerLife& life = peer.life;
+    PeerLife& life = peer.health.life;
     if (life.questions.empty() || life.questions[pair].sequence != body.sequence) {
         return false;
     }
@@ -130,10 +131,10 @@ bool LifeWatch::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
 
 // Considers only a question asked later than `since`: what was sent before that took the same path.
 bool LifeWatch::answers(const Peer& peer, std::size_t pair, Nanoseconds since) const {
-    if (peer.life.questions.empty()) {
+    if (peer.health.life.questions.empty()) {
         return false;
     }
-    const PathQuestion& question = peer.life.questions[pair];
+    const PathQuestion& question = peer.health.life.questions[pair];
     return question.answered > since &&
            (question.sequence == 0 || clock_.now() - question.asked < kLate);
 }

@@ -80,7 +80,7 @@ private:
     Random& random_;
     Counters& counters_;
     LifeAsker& asker_;
-    IntrusiveList<Peer, &Peer::life_link> watched_;
+    IntrusiveList<Peer, &Peer::health, &PeerHealth::life_link> watched_;
 };
 
 } // namespace adaptib

@@ -39,7 +39,9 @@ public:
     static Nanoseconds last(const PeerLife& life, Nanoseconds heard) {
         return std::max(life.alive, heard);
     }
-    static Nanoseconds last(const Peer& peer) { return last(peer.life, peer.datagram.heard); }
+    static Nanoseconds last(const Peer& peer) {
+        return last(peer.health.life, peer.contact.datagram.heard);
+    }
     // Returns when a peer for which something has waited since `since` is given up, unless evidence
     // shows it to be alive before. max: never.
     Nanoseconds ends_at(const PeerLife& life, Nanoseconds heard, Nanoseconds since) const {
@@ -47,7 +49,7 @@ public:
         return patience_ < Nanoseconds::max() - from ? from + patience_ : Nanoseconds::max();
     }
     Nanoseconds ends_at(const Peer& peer, Nanoseconds since) const {
-        return ends_at(peer.life, peer.datagram.heard, since);
+        return ends_at(peer.health.life, peer.contact.datagram.heard, since);
     }
 
 private:

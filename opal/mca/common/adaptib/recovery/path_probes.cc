@@ -15,16 +15,16 @@ constexpr std::uint32_t kSuspectTimes =
 
 // Returns true if the peer is lost, or was released.
 bool rests(const Peer& peer) {
-    return peer.state == ConnectState::failed || peer.datagram.handle == nullptr;
+    return peer.session.state == ConnectState::failed || peer.contact.datagram.handle == nullptr;
 }
 
 } // namespace
 
 // A path over a local rail that is down is not worth a question.
 bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
-    const PathRecord& record = peer.paths->records[pair];
+    const PathRecord& record = peer.health.paths->records[pair];
     return record.state != PathState::up && record.worked &&
-           !paths_.rail_down(peer.route.pairs[pair].local);
+           !paths_.rail_down(peer.contact.route.pairs[pair].local);
 }
 
 Nanoseconds PathProbes::give_up_at(const Peer& peer) const {
@@ -56,8 +56,8 @@ void PathProbes::run_timers() {
         if (!goes_on(peer, now)) {
             return;
         }
-        for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
-            if (is_asked(peer, pair) && now >= peer.paths->records[pair].ask_at) {
+        for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
+            if (is_asked(peer, pair) && now >= peer.health.paths->records[pair].ask_at) {
                 ask(peer, pair, now);
             }
         }
@@ -71,9 +71,9 @@ Nanoseconds PathProbes::deadline() {
             return;
         }
         next = std::min(next, give_up_at(peer));
-        for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
+        for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
             if (is_asked(peer, pair)) {
-                next = std::min(next, peer.paths->records[pair].ask_at);
+                next = std::min(next, peer.health.paths->records[pair].ask_at);
             }
         }
     });
@@ -81,7 +81,7 @@ Nanoseconds PathProbes::deadline() {
 }
 
 void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
-    PathRecord& record = peer.paths->records[pair];
+    PathRecord& record = peer.health.paths->records[pair];
     if (!sender_.can_ask(peer, pair)) {
         paths_.report_success(peer, pair);
         return;
@@ -122,12 +122,13 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
 
 // Fails all paths that share the rail which is down, the local one or the peer's.
 void PathProbes::cut_off(Peer& peer, std::size_t pair) {
-    for (std::size_t other = 0; other < peer.route.total; ++other) {
-        const PeerRoute::Pair& shares = peer.route.pairs[other];
-        const bool same = shares.local == peer.route.pairs[pair].local ||
-                          shares.remote == peer.route.pairs[pair].remote;
-        if (other == pair || (same && peer.paths->records[other].state != PathState::failed &&
-                              sender_.reach(peer, other) == Reach::cut_off)) {
+    for (std::size_t other = 0; other < peer.contact.route.total; ++other) {
+        const PeerRoute::Pair& shares = peer.contact.route.pairs[other];
+        const bool same = shares.local == peer.contact.route.pairs[pair].local ||
+                          shares.remote == peer.contact.route.pairs[pair].remote;
+        if (other == pair ||
+            (same && peer.health.paths->records[other].state != PathState::failed &&
+             sender_.reach(peer, other) == Reach::cut_off)) {
             paths_.report_failure(peer, other, "the peer's rail is down");
         }
     }
@@ -135,11 +136,11 @@ void PathProbes::cut_off(Peer& peer, std::size_t pair) {
 
 // Returns another path over which the peer may be heard; `pair` itself if there is none.
 std::size_t PathProbes::other_path(const Peer& peer, std::size_t pair) const {
-    if (peer.datagram.pair != pair) {
-        return peer.datagram.pair;
+    if (peer.contact.datagram.pair != pair) {
+        return peer.contact.datagram.pair;
     }
-    for (std::size_t step = 1; step < peer.route.total; ++step) {
-        const std::size_t other = (pair + step) % peer.route.total;
+    for (std::size_t step = 1; step < peer.contact.route.total; ++step) {
+        const std::size_t other = (pair + step) % peer.contact.route.total;
         if (paths_.state(peer, other) != PathState::failed && sender_.can_ask(peer, other)) {
             return other;
         }
@@ -159,7 +160,7 @@ bool PathProbes::is_ignored(const Peer& peer, PathRecord& record) const {
 }
 
 bool PathProbes::send_question(Peer& peer, std::size_t pair) {
-    PathRecord& record = peer.paths->records[pair];
+    PathRecord& record = peer.health.paths->records[pair];
     if (options_.life->ask(peer, pair)) {
         ++counters_.path_probes;
         return true;
@@ -176,9 +177,9 @@ bool PathProbes::send_question(Peer& peer, std::size_t pair) {
 
 void PathProbes::learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
                                const std::array<std::byte, 64>& bytes) {
-    AddressRail& remote = peer.address.rails[peer.route.pairs[pair].remote];
+    AddressRail& remote = peer.contact.address.rails[peer.contact.route.pairs[pair].remote];
     const bool moved = remote.size != size || remote.bytes != bytes;
-    if (moved && paths_.is_reachable(peer.route.pairs[pair].local, {size, bytes})) {
+    if (moved && paths_.is_reachable(peer.contact.route.pairs[pair].local, {size, bytes})) {
         remote.size = size;
         remote.bytes = bytes;
         sender_.on_address_moved(peer, pair);
@@ -200,10 +201,10 @@ void PathProbes::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
 
 void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
     learn_address(peer, pair, body.size, body.bytes);
-    peer.datagram.heard = options_.clock->now();
+    peer.contact.datagram.heard = options_.clock->now();
     ProbeBody back{};
     back.nonce = body.nonce;
-    PathRecord* record = peer.paths == nullptr ? nullptr : &peer.paths->records[pair];
+    PathRecord* record = peer.health.paths == nullptr ? nullptr : &peer.health.paths->records[pair];
     switch (type) {
     case MessageType::probe:
         if (sender_.send_probe(peer, pair, MessageType::probe_answer, back)) {

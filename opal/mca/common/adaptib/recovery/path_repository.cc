@@ -37,50 +37,50 @@ const char* state_text(PathState state) {
 
 void PathRepository::add(Peer& peer) {
     peers_.push_back(peer);
-    for (std::size_t pair = 0; on() && pair < peer.route.total; ++pair) {
-        if (rail_down_[peer.route.pairs[pair].local]) {
+    for (std::size_t pair = 0; on() && pair < peer.contact.route.total; ++pair) {
+        if (rail_down_[peer.contact.route.pairs[pair].local]) {
             change(peer, pair, PathState::failed, "its rail is down", false);
         }
     }
 }
 
 void PathRepository::remove(Peer& peer) {
-    if (peer.troubled_link.linked()) {
+    if (peer.health.troubled_link.linked()) {
         troubled_.remove(peer);
     }
-    if (peer.paths_link.linked()) {
+    if (peer.health.paths_link.linked()) {
         peers_.remove(peer);
     }
-    peer.paths.reset();
+    peer.health.paths.reset();
 }
 
 void PathRepository::forget(Peer& peer) {
-    if (peer.troubled_link.linked()) {
+    if (peer.health.troubled_link.linked()) {
         troubled_.remove(peer);
     }
-    peer.paths.reset();
+    peer.health.paths.reset();
 }
 
 std::size_t PathRepository::usable_count(const Peer& peer) const {
     std::size_t count = 0;
-    for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
+    for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
         count += usable(peer, pair) ? 1 : 0;
     }
     return count;
 }
 
 bool PathRepository::without_path(const Peer& peer, Nanoseconds& since) const {
-    if (peer.paths == nullptr || !peer.paths->without) {
+    if (peer.health.paths == nullptr || !peer.health.paths->without) {
         return false;
     }
-    since = peer.paths->without_since;
+    since = peer.health.paths->without_since;
     return true;
 }
 
 std::string PathRepository::path_text(const Peer& peer, std::size_t pair) const {
-    const PeerRoute::Pair rails = peer.route.pairs[pair];
-    return options_.host + "/" + rails_[rails.local]->info().name + " -> " + peer.address.host +
-           "/" + peer.address.rails[rails.remote].name +
+    const PeerRoute::Pair rails = peer.contact.route.pairs[pair];
+    return options_.host + "/" + rails_[rails.local]->info().name + " -> " +
+           peer.contact.address.host + "/" + peer.contact.address.rails[rails.remote].name +
            (rails.path == 0 ? "" : " by path " + std::to_string(rails.path));
 }
 
@@ -88,26 +88,26 @@ std::string PathRepository::report() const {
     std::string text;
     const Nanoseconds now = options_.clock->now();
     for (const Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
-        if (peer->paths == nullptr) {
+        if (peer->health.paths == nullptr) {
             continue;
         }
-        for (std::size_t pair = 0; pair < peer->paths->records.size(); ++pair) {
-            const PathRecord& record = peer->paths->records[pair];
+        for (std::size_t pair = 0; pair < peer->health.paths->records.size(); ++pair) {
+            const PathRecord& record = peer->health.paths->records[pair];
             if (record.since.count() == 0) {
                 continue;
             }
             text += "  path " + path_text(*peer, pair) + " of process " +
-                    std::to_string(peer->name & 0xffffffffu) + ": " + state_text(record.state) +
-                    " since " + seconds_text(now - record.since) + ", failed " +
-                    count_text(record.failures, "time") + ", came back " +
+                    std::to_string(peer->contact.name & 0xffffffffu) + ": " +
+                    state_text(record.state) + " since " + seconds_text(now - record.since) +
+                    ", failed " + count_text(record.failures, "time") + ", came back " +
                     count_text(record.recoveries, "time");
             text += record.last_error.empty() ? "\n" : "; last: " + record.last_error + "\n";
         }
-        const PeerPaths& paths = *peer->paths;
+        const PeerPaths& paths = *peer->health.paths;
         const Nanoseconds without =
             paths.without_total + (paths.without ? now - paths.without_since : Nanoseconds{0});
         if (without.count() > 0) {
-            text += "  process " + std::to_string(peer->name & 0xffffffffu) +
+            text += "  process " + std::to_string(peer->contact.name & 0xffffffffu) +
                     ": no path that was known to work for " + seconds_text(without) + "\n";
         }
     }
@@ -115,14 +115,14 @@ std::string PathRepository::report() const {
 }
 
 PathRecord& PathRepository::record_of(Peer& peer, std::size_t pair) {
-    if (peer.paths == nullptr) {
-        peer.paths = std::make_unique<PeerPaths>();
-        peer.paths->records.resize(peer.route.total);
-        for (std::size_t i = peer.route.count; i < peer.route.total; ++i) {
-            peer.paths->records[i].worked = false;
+    if (peer.health.paths == nullptr) {
+        peer.health.paths = std::make_unique<PeerPaths>();
+        peer.health.paths->records.resize(peer.contact.route.total);
+        for (std::size_t i = peer.contact.route.count; i < peer.contact.route.total; ++i) {
+            peer.health.paths->records[i].worked = false;
         }
     }
-    return peer.paths->records[pair];
+    return peer.health.paths->records[pair];
 }
 
 void PathRepository::say(const std::string& line) {
@@ -161,7 +161,7 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
     }
     const Nanoseconds now = options_.clock->now();
     const Nanoseconds took = now - record.since;
-    PeerPaths& paths = *peer.paths;
+    PeerPaths& paths = *peer.health.paths;
     paths.not_up += was == PathState::up ? 1 : 0;
     paths.not_up -= to == PathState::up ? 1 : 0;
     const bool back = to == PathState::up && record.failures > record.recoveries;
@@ -205,7 +205,7 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
 }
 
 void PathRepository::note_without(Peer& peer) {
-    PeerPaths& paths = *peer.paths;
+    PeerPaths& paths = *peer.health.paths;
     const Nanoseconds now = options_.clock->now();
     const bool without = paths.not_up == paths.records.size();
     if (without && !paths.without) {
@@ -216,7 +216,7 @@ void PathRepository::note_without(Peer& peer) {
         counters_.no_path_nanoseconds += static_cast<std::uint64_t>(took.count());
     }
     paths.without = without;
-    const bool troubled = peer.troubled_link.linked();
+    const bool troubled = peer.health.troubled_link.linked();
     if (paths.not_up > 0 && !troubled) {
         troubled_.push_back(peer);
     } else if (paths.not_up == 0 && troubled) {
@@ -238,7 +238,7 @@ void PathRepository::report_failure(Peer& peer, std::size_t pair, const std::str
 }
 
 void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {
-    if (state(peer, pair) != PathState::up && !rail_down_[peer.route.pairs[pair].local]) {
+    if (state(peer, pair) != PathState::up && !rail_down_[peer.contact.route.pairs[pair].local]) {
         change(peer, pair, PathState::up, "", line);
     }
 }
@@ -253,8 +253,9 @@ void PathRepository::rail_failed(std::uint32_t rail, const std::string& why) {
     std::size_t left = 0;
     for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
         const std::size_t before = taken;
-        for (std::size_t pair = 0; pair < peer->route.total; ++pair) {
-            if (peer->route.pairs[pair].local == rail && state(*peer, pair) != PathState::failed) {
+        for (std::size_t pair = 0; pair < peer->contact.route.total; ++pair) {
+            if (peer->contact.route.pairs[pair].local == rail &&
+                state(*peer, pair) != PathState::failed) {
                 ++taken;
                 change(*peer, pair, PathState::failed, why, false);
             }
@@ -276,8 +277,9 @@ void PathRepository::rail_restored(std::uint32_t rail) {
     observer_.on_path_line("rail " + options_.host + "/" + rails_[rail]->info().name +
                            " up again; its paths are tried");
     for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
-        for (std::size_t pair = 0; pair < peer->route.total; ++pair) {
-            if (peer->route.pairs[pair].local == rail && state(*peer, pair) == PathState::failed) {
+        for (std::size_t pair = 0; pair < peer->contact.route.total; ++pair) {
+            if (peer->contact.route.pairs[pair].local == rail &&
+                state(*peer, pair) == PathState::failed) {
                 change(*peer, pair, PathState::suspect, "its rail is up again", false);
             }
         }

@@ -67,16 +67,17 @@ public:
     void add(Peer& peer);
     void remove(Peer& peer);
     void forget(Peer& peer); // drops all knowledge of its paths: it has left
-    bool watches(const Peer& peer) const { return on() && peer.paths_link.linked(); }
+    bool watches(const Peer& peer) const { return on() && peer.health.paths_link.linked(); }
 
     // ---- Asking
 
     PathState state(const Peer& peer, std::size_t pair) const {
-        return peer.paths == nullptr ? PathState::up : peer.paths->records[pair].state;
+        return peer.health.paths == nullptr ? PathState::up
+                                            : peer.health.paths->records[pair].state;
     }
     // Returns true if the path is not known to have failed since it last worked.
     bool usable(const Peer& peer, std::size_t pair) const {
-        return peer.paths == nullptr || peer.paths->records[pair].usable();
+        return peer.health.paths == nullptr || peer.health.paths->records[pair].usable();
     }
     std::size_t usable_count(const Peer& peer) const;
     bool is_reachable(std::uint32_t rail, const RailAddress& remote) const {
@@ -125,8 +126,8 @@ private:
     Counters& counters_;
     PathObserver& observer_;
     std::vector<bool> rail_down_;
-    IntrusiveList<Peer, &Peer::paths_link> peers_;
-    IntrusiveList<Peer, &Peer::troubled_link> troubled_;
+    IntrusiveList<Peer, &Peer::health, &PeerHealth::paths_link> peers_;
+    IntrusiveList<Peer, &Peer::health, &PeerHealth::troubled_link> troubled_;
     Nanoseconds lines_since_{0};
     std::uint32_t lines_ = 0;
     std::uint32_t left_out_ = 0;

@@ -20,17 +20,18 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
     if (subchannel.outstanding[0] + subchannel.outstanding[1] > 0) {
         return true;
     }
-    if (peer.measuring.active && &peer.subchannels[peer.measuring.path] == &subchannel) {
+    if (peer.control.measuring.active &&
+        &peer.lanes.subchannels[peer.control.measuring.path] == &subchannel) {
         return true;
     }
-    if (peer.state == ConnectState::closing) {
-        return peer.closing.flush.awaits(subchannel);
+    if (peer.session.state == ConnectState::closing) {
+        return peer.connection.closing.flush.awaits(subchannel);
     }
-    if (peer.lane_migration.flush.awaits(subchannel)) {
+    if (peer.control.migration.flush.awaits(subchannel)) {
         return true;
     }
-    return peer.ring_out != nullptr && !peer.ring_out->direct() &&
-           peer.ring_out->poster().posts_to(*subchannel.qp) && !peer.ring_out->poster().flushed();
+    return peer.out.ring != nullptr && !peer.out.ring->direct() &&
+           peer.out.ring->poster().posts_to(*subchannel.qp) && !peer.out.ring->poster().flushed();
 }
 
 bool SilenceWatch::is_over(const Subchannel& subchannel) const {
@@ -42,21 +43,23 @@ bool SilenceWatch::is_over(const Subchannel& subchannel) const {
 }
 
 void SilenceWatch::look_at(Peer& peer) {
-    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        const bool gently = peer.state == ConnectState::repairing && peer.repair.gentle &&
-                            !peer.repair.fenced; // work under way is waited for
-        const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
-        if ((!up && !gently) || !peer.repairable || !paths_.watches(peer)) {
+    for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+        const bool gently = peer.session.state == ConnectState::repairing &&
+                            peer.interruption.repair.gentle &&
+                            !peer.interruption.repair.fenced; // work under way is waited for
+        const bool up =
+            peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
+        if ((!up && !gently) || !peer.session.repairable || !paths_.watches(peer)) {
             return;
         }
-        if (peer.subchannels[i].qp != nullptr) {
+        if (peer.lanes.subchannels[i].qp != nullptr) {
             look_at(peer, i);
         }
     }
 }
 
 void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
-    Subchannel& subchannel = peer.subchannels[pair];
+    Subchannel& subchannel = peer.lanes.subchannels[pair];
     Silence& silence = subchannel.silence;
     const bool waits = awaits(peer, subchannel);
     busy_ = busy_ || waits;
@@ -73,7 +76,7 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
     silence.lasts += passed_;
     const PathState state = paths_.state(peer, pair);
     if (state == PathState::suspect) {
-        silence.missed = silence.missed || peer.paths->records[pair].asked >= kUnanswered;
+        silence.missed = silence.missed || peer.health.paths->records[pair].asked >= kUnanswered;
     } else if (silence.missed && silence.until == Nanoseconds::max()) {
         silence.until = silence.lasts + options_.timeout / 2;
     }

@@ -67,12 +67,14 @@ enum class Crossing : std::uint8_t {
 Crossing crossing_of(const Peer& peer) {
     CooperativeCopyBody body;
     const std::uint64_t word =
-        peer.answers == nullptr ? 0 : peer.answers->shared_word().load(std::memory_order_relaxed);
+        peer.transfers.answers == nullptr
+            ? 0
+            : peer.transfers.answers->shared_word().load(std::memory_order_relaxed);
     if (word == 0 || SharedWork::of(word).closed) {
         return Crossing::none;
     }
-    return peer.answers->read_offer(body) && body.staging_units > 0 ? Crossing::staged
-                                                                    : Crossing::alone;
+    return peer.transfers.answers->read_offer(body) && body.staging_units > 0 ? Crossing::staged
+                                                                              : Crossing::alone;
 }
 
 // Returns the way if there is no choice. If the other end has begun a copy, its way is taken, since
@@ -117,7 +119,7 @@ Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
 bool SynchronousRma::transfer_long(Peer& peer, const RmaWork& work, const Registration& region,
                                    std::span<const std::uint32_t> remote_keys,
                                    std::uint64_t send_id) {
-    if (peer.cooperative_copy_choices == nullptr) {
+    if (peer.transfers.cooperative_copy_choices == nullptr) {
         return rma_now(peer, work, region, remote_keys);
     }
     bool done = true;
@@ -138,10 +140,11 @@ bool SynchronousRma::transfer_long(Peer& peer, const RmaWork& work, const Regist
 CooperativeCopyChoices::Pattern SynchronousRma::pattern_of(Peer& peer, const RmaWork& work,
                                                            std::uint64_t send_id) {
     using Pattern = CooperativeCopyChoices::Pattern;
-    CooperativeCopyChoices& choices = *peer.cooperative_copy_choices;
+    CooperativeCopyChoices& choices = *peer.transfers.cooperative_copy_choices;
     Pattern pattern = work.opcode == Opcode::read ? Pattern::get : Pattern::put;
     if (send_id != 0) {
-        const auto sent = static_cast<std::uint32_t>(peer.next_send - peer.offers);
+        const auto sent =
+            static_cast<std::uint32_t>(peer.session.next_send - peer.transfers.offers);
         const bool stream = sent - std::exchange(choices.sent, sent) <= 1;
         pattern = stream ? Pattern::stream : Pattern::message;
     }
@@ -155,7 +158,7 @@ CooperativeCopyChoices::Pattern SynchronousRma::pattern_of(Peer& peer, const Rma
 bool SynchronousRma::transfer_piece(Peer& peer, const RmaWork& work, const Registration& region,
                                     std::span<const std::uint32_t> remote_keys,
                                     std::uint64_t send_id) {
-    CooperativeCopyChoices& choices = *peer.cooperative_copy_choices;
+    CooperativeCopyChoices& choices = *peer.transfers.cooperative_copy_choices;
     const Crossing crossing = crossing_of(peer);
     if (choices.crossed || crossing != Crossing::none) {
         ++counters_.copies_crossed;
@@ -192,11 +195,11 @@ bool SynchronousRma::transfer_piece(Peer& peer, const RmaWork& work, const Regis
 
 bool SynchronousRma::transfer_alone(Peer& peer, const RmaWork& work, const Registration& region,
                                     std::span<const std::uint32_t> remote_keys) {
-    if (peer.ring_memory == nullptr || !peer.ring_parts.direct) {
+    if (peer.in.ring_memory == nullptr || !peer.in.ring_parts.direct) {
         return rma_now(peer, work, region, remote_keys);
     }
     const auto mark = [&](SharedWork state) {
-        peer.ring_layout().answer().shared_word().store(state.word(), std::memory_order_relaxed);
+        peer.in.ring_layout().answer().shared_word().store(state.word(), std::memory_order_relaxed);
     };
     mark({.front = 1});
     const bool done = rma_now(peer, work, region, remote_keys);
@@ -210,17 +213,17 @@ AnswerSlot* SynchronousRma::offer_cooperative_copy(Peer& peer, const RmaWork& wo
                                                    std::span<const std::uint32_t> remote_keys,
                                                    CooperativeCopyBody& body) {
     const Subchannel* const only = peer.only_subchannel();
-    const Registration* const all = memory_.whole(peer.route.fabric);
+    const Registration* const all = memory_.whole(peer.contact.route.fabric);
     std::byte* const to = only != nullptr && all != nullptr &&
                                   only->remote_rail < remote_keys.size() &&
-                                  peer.flows(sizeof(CooperativeCopyBody)) && peer.ring_out->direct()
+                                  peer.flows(sizeof(CooperativeCopyBody)) && peer.out.ring->direct()
                               ? peer.reserve_in_ring(sizeof(CooperativeCopyBody))
                               : nullptr;
     if (to == nullptr) {
         return nullptr;
     }
-    AnswerSlot& slot = peer.ring_layout().answer();
-    body.number = 1 + ++peer.offers % SharedWork::kNumbers;
+    AnswerSlot& slot = peer.in.ring_layout().answer();
+    body.number = 1 + ++peer.transfers.offers % SharedWork::kNumbers;
     body.theirs = work.remote_address;
     body.ours = reinterpret_cast<std::uintptr_t>(work.local);
     body.length = static_cast<std::uint32_t>(work.length);
@@ -321,7 +324,7 @@ void RmaTarget::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body)
         serve_staged(peer, body, *qp);
         return;
     }
-    AnswerSlot& slot = *peer.answers;
+    AnswerSlot& slot = *peer.transfers.answers;
     for (Part part = take_part(slot, body.number, body.length, End::back); part.length > 0;
          part = take_part(slot, body.number, body.length, End::back)) {
         const RmaWork work{.opcode = opcode,

@@ -44,7 +44,8 @@ bool SynchronousRma::transfer_staged(Peer& peer, const RmaWork& work, const Regi
     std::unique_ptr<StagingBlock> block;
     const Subchannel* const only = peer.only_subchannel();
     const auto depth = static_cast<std::uint32_t>(std::min<Bytes>(block_bytes_ / kUnit, 64));
-    if (only == nullptr || depth < 2 || !memory_.staging(peer.route.fabric).take(block).ok()) {
+    if (only == nullptr || depth < 2 ||
+        !memory_.staging(peer.contact.route.fabric).take(block).ok()) {
         return transfer_alone(peer, work, region, remote_keys);
     }
     CooperativeCopyBody body{};
@@ -60,7 +61,7 @@ bool SynchronousRma::transfer_staged(Peer& peer, const RmaWork& work, const Regi
         count_rma(counters_, work.opcode, moved);
         counters_.copies_staged += moved > 0 ? 1 : 0;
     }
-    memory_.staging(peer.route.fabric).give(std::move(block));
+    memory_.staging(peer.contact.route.fabric).give(std::move(block));
     return moved == work.length ||
            rma_now_part(peer, work, moved, work.length - moved, region, remote_keys);
 }
@@ -141,7 +142,7 @@ std::optional<StagedOffer> RmaTarget::take_offer(const Peer& peer, const Coopera
     if (staging == nullptr) {
         return std::nullopt;
     }
-    StagedOffer offer(body, *peer.answers, &qp, staging, own);
+    StagedOffer offer(body, *peer.transfers.answers, &qp, staging, own);
     return offer.stands() ? std::optional(offer) : std::nullopt;
 }
 
@@ -175,8 +176,9 @@ void RmaTarget::count_served(const StagedOffer& offer) {
 // peer. Returns true if a unit was moved.
 bool RmaTarget::step_crossing(const Peer& peer, CrossingHelp& help) {
     CooperativeCopyBody body;
-    if (!help.offer && peer.answers != nullptr && peer.answers->read_offer(body) &&
-        body.staging_units > 0 && body.number != help.looked_at) {
+    if (!help.offer && peer.transfers.answers != nullptr &&
+        peer.transfers.answers->read_offer(body) && body.staging_units > 0 &&
+        body.number != help.looked_at) {
         help.looked_at = body.number;
         QueuePair* const qp = offered_over(peer, body);
         help.offer = qp == nullptr ? std::nullopt : take_offer(peer, body, *qp);

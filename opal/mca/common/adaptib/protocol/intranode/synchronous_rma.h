@@ -49,8 +49,8 @@ public:
     [[gnu::always_inline]] bool put_or_get(Peer& peer, Bytes length, const Work& work,
                                            const Registration& region,
                                            std::span<const std::uint32_t> remote_keys) {
-        if (may_be_assisted(peer, length) && !peer.assist_choices->of_transfer(length).goes_on())
-            [[unlikely]] {
+        if (may_be_assisted(peer, length) &&
+            !peer.transfers.assist_choices->of_transfer(length).goes_on()) [[unlikely]] {
             return start_by_choice(peer, work(), region, remote_keys);
         }
         if (length >= kMinCooperative) [[unlikely]] {
@@ -73,7 +73,7 @@ public:
 
 private:
     static bool may_be_assisted(const Peer& peer, Bytes length) {
-        return peer.assist_choices != nullptr && length <= kMaxAssisted && length > 0;
+        return peer.transfers.assist_choices != nullptr && length <= kMaxAssisted && length > 0;
     }
     // Executes the operation within the call, over the only path to the peer, if the fabric can.
     [[gnu::always_inline]] bool rma_now(Peer& peer, const RmaWork& what, const Registration& region,

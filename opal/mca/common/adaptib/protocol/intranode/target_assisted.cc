@@ -34,15 +34,15 @@ AnswerState state_of(std::uint64_t word) { return static_cast<AnswerState>(word 
 
 // Commits memory for answers with the first answer of that length. Returns false if there is none.
 bool has_answer_room(Peer& peer, Bytes length) {
-    if (length <= peer.answer_bytes) [[likely]] {
+    if (length <= peer.transfers.answer_bytes) [[likely]] {
         return true;
     }
     constexpr Bytes kStep = 4096;
     const Bytes bytes = round_up(length, kStep);
-    if (!peer.ring_layout().commit_answer(bytes).ok()) {
+    if (!peer.in.ring_layout().commit_answer(bytes).ok()) {
         return false;
     }
-    peer.answer_bytes = bytes;
+    peer.transfers.answer_bytes = bytes;
     return true;
 }
 
@@ -53,8 +53,9 @@ bool has_answer_room(Peer& peer, Bytes length) {
 
 bool SynchronousRma::start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
                                      std::span<const std::uint32_t> remote_keys) {
-    WayChoice& choice = work.opcode > Opcode::read ? peer.assist_choices->atomics
-                                                   : peer.assist_choices->of_transfer(work.length);
+    WayChoice& choice = work.opcode > Opcode::read
+                            ? peer.transfers.assist_choices->atomics
+                            : peer.transfers.assist_choices->of_transfer(work.length);
     const WayChoice::Way way = choice.choose();
     const bool timed = choice.timed();
     const Nanoseconds start = timed ? clock_.now() : Nanoseconds{0};
@@ -81,16 +82,16 @@ bool SynchronousRma::request_assist(Peer& peer, const RmaWork& work,
     const Bytes bytes = sizeof(OperateBody) + (write ? work.length : 0);
     const Subchannel* const only = peer.only_subchannel();
     if (only == nullptr || only->remote_rail >= remote_keys.size() || !peer.flows(bytes) ||
-        !peer.ring_out->direct() || (!write && !has_answer_room(peer, work.length))) {
+        !peer.out.ring->direct() || (!write && !has_answer_room(peer, work.length))) {
         return false;
     }
     std::byte* to = peer.reserve_in_ring(bytes);
     if (to == nullptr) {
         return false;
     }
-    const RingMemory memory = peer.ring_layout();
+    const RingMemory memory = peer.in.ring_layout();
     AnswerSlot& slot = memory.answer();
-    const std::uint64_t number = ++peer.offers;
+    const std::uint64_t number = ++peer.transfers.offers;
     word_of(slot).store(answer_word(number, AnswerState::offered), std::memory_order_relaxed);
     OperateBody body{};
     body.number = number;
@@ -129,7 +130,7 @@ bool SynchronousRma::worth_waiting(const Peer& peer, std::uint32_t looks) {
     if (looks % kLooksPerYield == 0) {
         std::this_thread::yield();
     }
-    return looks % kLooksPerPulse != 0 || peer.subchannels.front().qp->target_lives();
+    return looks % kLooksPerPulse != 0 || peer.lanes.subchannels.front().qp->target_lives();
 }
 
 // Waits for the target. Returns false if the target has not done the operation, and will not.
@@ -163,14 +164,14 @@ bool SynchronousRma::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t 
 // Returns the queue pair that serves the peer's offer, whose fields are in range if `sensible`.
 // Null: the offer is not served, and the initiator does without.
 QueuePair* RmaTarget::serving_qp(const Peer& peer, bool sensible) {
-    if (peer.answers == nullptr || peer.answer_data == nullptr) {
+    if (peer.transfers.answers == nullptr || peer.transfers.answer_data == nullptr) {
         return nullptr; // the connection is not open here yet
     }
-    if (peer.subchannels.size() != 1 || !sensible) {
+    if (peer.lanes.subchannels.size() != 1 || !sensible) {
         ++counters_.bad_packets;
         return nullptr;
     }
-    QueuePair* const qp = peer.subchannels.front().qp.get();
+    QueuePair* const qp = peer.lanes.subchannels.front().qp.get();
     return qp != nullptr && qp->usable() ? qp : nullptr;
 }
 
@@ -184,15 +185,15 @@ void RmaTarget::on_operate(Peer& peer, const MessageHeader& header, const std::b
     if (qp == nullptr) {
         return;
     }
-    AnswerSlot& slot = *peer.answers;
+    AnswerSlot& slot = *peer.transfers.answers;
     std::uint64_t word = answer_word(body.number, AnswerState::offered);
     if (!word_of(slot).compare_exchange_strong(word,
                                                answer_word(body.number, AnswerState::taken))) {
         return; // taken back
     }
     // A write only reads the payload, which lies in memory of this process: the cast is safe.
-    std::byte* data =
-        opcode == Opcode::write ? const_cast<std::byte*>(from + sizeof body) : peer.answer_data;
+    std::byte* data = opcode == Opcode::write ? const_cast<std::byte*>(from + sizeof body)
+                                              : peer.transfers.answer_data;
     const Gather gather{data, body.length, 0};
     SendWork work;
     work.opcode = opcode;

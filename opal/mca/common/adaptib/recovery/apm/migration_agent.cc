@@ -9,18 +9,19 @@
 namespace adaptib {
 
 Ways MigrationAgent::ways(const Peer& peer, std::size_t index) const {
-    return ways_of(peer.route, index, adapters_, peer.address.rails,
+    return ways_of(peer.contact.route, index, adapters_, peer.contact.address.rails,
                    [&](const PeerRoute::Pair& pair) {
-                       const AddressRail& remote = peer.address.rails[pair.remote];
+                       const AddressRail& remote = peer.contact.address.rails[pair.remote];
                        return rails_[pair.local]->paths_to({remote.size, remote.bytes});
                    });
 }
 
 std::uint32_t MigrationAgent::specify(Peer& peer, std::size_t index, QpAttributes& attributes) {
-    Subchannel& subchannel = peer.subchannels[index];
+    Subchannel& subchannel = peer.lanes.subchannels[index];
     subchannel.migration = {};
-    const bool able = rails_[subchannel.local_rail]->info().has(Capability::migration) &&
-                      (peer.address.rails[subchannel.remote_rail].flags & kRailMigrates) != 0;
+    const bool able =
+        rails_[subchannel.local_rail]->info().has(Capability::migration) &&
+        (peer.contact.address.rails[subchannel.remote_rail].flags & kRailMigrates) != 0;
     const Ways list = ways(peer, index);
     if (!able || list.count < 2) {
         return 0;
@@ -32,7 +33,7 @@ std::uint32_t MigrationAgent::specify(Peer& peer, std::size_t index, QpAttribute
         return 0;
     }
     subchannel.migration.state = MigrationStep::loading;
-    return add_alternate(path_of(list.after(0), rails_, peer.address.rails), attributes);
+    return add_alternate(path_of(list.after(0), rails_, peer.contact.address.rails), attributes);
 }
 
 void MigrationAgent::forget(Subchannel& subchannel) {
@@ -47,7 +48,7 @@ Subchannel* MigrationAgent::find(const Place& place, std::size_t& index) const {
     if (found == known_.end() || found->second != place.peer) {
         return nullptr;
     }
-    auto& all = place.peer->subchannels;
+    auto& all = place.peer->lanes.subchannels;
     const auto at = std::find_if(all.begin(), all.end(), [&](const Subchannel& subchannel) {
         return subchannel.local_rail == place.rail && subchannel.qp != nullptr &&
                subchannel.qp->number() == place.qp_number;
@@ -95,7 +96,7 @@ void MigrationAgent::on_event(EventKind kind, std::uint32_t rail, std::uint32_t 
 }
 
 bool MigrationAgent::rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
-    const SubchannelMigration& at = peer.subchannels[index].migration;
+    const SubchannelMigration& at = peer.lanes.subchannels[index].migration;
     if (at.state == MigrationStep::none && at.way == 0) {
         return false;
     }
@@ -123,21 +124,21 @@ void MigrationAgent::collect(const std::function<bool(const Peer&, std::size_t)>
 
 void MigrationAgent::rail_failed(std::uint32_t rail) {
     collect([&](const Peer& peer, std::size_t index) {
-        const SubchannelMigration& at = peer.subchannels[index].migration;
+        const SubchannelMigration& at = peer.lanes.subchannels[index].migration;
         return at.state == MigrationStep::armed && ways(peer, index).list[at.way].local == rail;
     });
 }
 
 void MigrationAgent::rail_restored(std::uint32_t rail) {
     collect([&](const Peer& peer, std::size_t index) {
-        const SubchannelMigration& at = peer.subchannels[index].migration;
+        const SubchannelMigration& at = peer.lanes.subchannels[index].migration;
         return at.state == MigrationStep::waiting && ways(peer, index).after(at.way).local == rail;
     });
 }
 
 std::size_t MigrationAgent::migrate(Peer& peer) {
     std::size_t asked = 0;
-    for (Subchannel& subchannel : peer.subchannels) {
+    for (Subchannel& subchannel : peer.lanes.subchannels) {
         if (subchannel.migration.state == MigrationStep::armed &&
             migrate_now(*subchannel.qp).ok()) {
             ++asked;
@@ -175,7 +176,7 @@ void MigrationAgent::load_next(const Place& place) {
         return;
     }
     const Status status =
-        load_alternate(*subchannel->qp, path_of(next, rails_, place.peer->address.rails));
+        load_alternate(*subchannel->qp, path_of(next, rails_, place.peer->contact.address.rails));
     at.state = status.ok() ? MigrationStep::loading : MigrationStep::none;
     counters_.path_migrations_failed += status.ok() ? 0 : 1;
 }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerContact: the part of a Peer that says which process it is, and how datagrams reach it.
+//
+// Ownership: the part belongs to the Peer; the channel is the core's. Threads: one at a time.
+// May touch: base/, channel/, peer/.
+#pragma once
+
+#include <cstdint>
+
+#include "base/address.h"
+#include "channel/datagram.h"
+#include "peer/route.h"
+
+namespace adaptib {
+
+struct PeerContact {
+    PeerContact(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue)
+        : channel(queue), name(process.name), route(way), address(process) {}
+
+    DatagramTarget datagram;
+    DatagramChannel& channel; // of the route's fabric
+    std::uint64_t name;
+    void* user_data = nullptr; // opal_common_adaptib_peer_set_user_data
+    const PeerRoute route;
+    ProcessAddress address;
+};
+
+} // namespace adaptib

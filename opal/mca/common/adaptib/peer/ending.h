@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerEnding: the part of a Peer for the end of the traffic: release by the user, the disconnect
+// handshake (protocol/failure.cc), failure.
+//
+// Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
+// May touch: peer/.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "peer/pending.h"
+
+namespace adaptib {
+
+struct PeerEnding {
+    bool disconnect_received = false; // the peer's disconnect arrived, and this side has answered
+    bool disconnect_acked = false;    // the peer has received everything sent
+    bool released = false;            // the user of the core has released the peer
+    bool failure_reported = false;
+    bool refusal_reported = false; // a refused one-sided operation was reported
+    std::uint64_t disconnect_number = 0;
+    PendingQueue queued; // requests started after this side's disconnect
+    std::string failure; // why the state is failed
+};
+
+} // namespace adaptib

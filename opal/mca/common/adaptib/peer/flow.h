@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerFlow: the part of a Peer for the limits of eager messages: those that are learnt, and those
+// that the peer sets.
+//
+// Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
+// May touch: base/, schedule/, peer/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/intrusive_list.h"
+#include "base/units.h"
+#include "peer/allowance.h"
+#include "peer/stream.h"
+#include "schedule/copy_choice.h"
+
+namespace adaptib {
+
+class Peer;
+
+struct alignas(kCacheLine) PeerFlow {
+    explicit PeerFlow(Bytes limit) : eager_limit(limit) {}
+
+    std::uint32_t messages_sent = 0;    // towards connect_threshold; meaningful until connected
+    std::uint32_t sent_by_then = 0;     // session.next_send at the last long message (RingPoller)
+    Bytes eager_limit;                  // of two-sided messages
+    Allowance allowed = Allowance::all; // messages that this side may send
+    bool streaming = false;     // the next message may go through the ring, whatever the limit
+    std::uint32_t finishes = 0; // FINs received
+    std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit is fixed
+    std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice
+    Stream stream;
+    UnexpectedShare unexpected;
+    ListLink<Peer> restrained_link; // linked while unexpected.told is not `all`
+    ListLink<Peer> stalled_link;    // linked while it has pending sends
+};
+
+} // namespace adaptib

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerLanes: the part of a Peer for its connections over the paths, and the policy that spreads
+// transfers over them.
+//
+// Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
+// May touch: base/, schedule/, peer/.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/units.h"
+#include "peer/subchannel.h"
+#include "schedule/scheduler.h"
+
+namespace adaptib {
+
+struct alignas(kCacheLine / 2) PeerLanes {
+    // Number of paths that the connection has.
+    std::size_t live_subchannels() const {
+        return static_cast<std::size_t>(
+            std::count_if(subchannels.begin(), subchannels.end(),
+                          [](const Subchannel& each) { return each.qp != nullptr; }));
+    }
+    // Returns null if no subchannel has that queue pair.
+    Subchannel* find(std::uint32_t rail, std::uint32_t qp_number) {
+        const auto found =
+            std::find_if(subchannels.begin(), subchannels.end(),
+                         [&](const Subchannel& each) { return each.has(rail, qp_number); });
+        return found == subchannels.end() ? nullptr : &*found;
+    }
+
+    std::vector<Subchannel> subchannels;
+    std::unique_ptr<Scheduler> scheduler;
+};
+
+} // namespace adaptib

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerConnection: the part of a Peer for the handshake, the limits, the pool and the closing of its
+// connection (connect/).
+//
+// Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
+// May touch: base/, channel/, fabric/, peer/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/intrusive_list.h"
+#include "base/wire.h"
+#include "channel/ring_writer.h"
+#include "fabric/fabric.h"
+#include "peer/activity.h"
+#include "peer/connection.h"
+#include "peer/work_targets.h"
+
+namespace adaptib {
+
+struct PeerConnection {
+    explicit PeerConnection(Peer& peer) : ring_work(peer), closing_flush(peer, closing.flush) {}
+
+    std::uint32_t number = 0;        // of this side's attempt
+    std::uint32_t remote_number = 0; // of the peer's attempt that was answered
+    bool shared = false;             // the subchannels' queue pairs are SharedQueuePairs
+    std::uint64_t access_key = 0;    // if so: the peer's
+    QuietWork quiet_work;            // if so
+    RingTarget remote_ring;          // the ring that out.ring writes into, 0 units: none offered
+    RingWork ring_work;              // of out.ring
+    std::unique_ptr<RingWriter> ring_paused;    // out.ring, while closing
+    std::unique_ptr<ConnectBody> early_request; // came before the last one was over
+    std::uint32_t handshakes_owed = 0;          // bit by MessageType
+    ListLink<Peer> owing_link; // linked while a handshake message could not be sent yet
+    std::uint32_t refusal = 0; // RefusalReason of the last
+    PeerCmConnect cm_connect;
+    ListLink<Peer> cm_connect_link; // linked while queue pairs connect through rdma_cm
+    PeerActivity activity;
+    ListLink<Peer> slot_link;                       // linked while it occupies a connection
+    ListLink<Peer> wanted_link;                     // linked while it waits for a connection
+    ListLink<Peer> yielding_link;                   // linked while it yields
+    std::vector<std::unique_ptr<QueuePair>> pooled; // of the last connection, by path
+    ListLink<Peer> pool_link; // linked while in the pool; the ring's memory is kept, too
+    bool reuses = false;      // the connection coming up reuses them
+    Closing closing;
+    FlushWork closing_flush;
+    ListLink<Peer> closing_link; // linked while state is closing
+};
+
+} // namespace adaptib
