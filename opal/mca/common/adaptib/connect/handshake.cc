@@ -87,6 +87,20 @@ void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
     }
 }
 
+// REQUIRES: the peer is idle.
+void ConnectionManager::on_first_request(Peer& peer, const ConnectBody& body, Need need) {
+    if (peer.session.disconnect_sent && peer.ending.disconnect_received) {
+        keep_for_later(peer, body); // the answer to this side's may still be on its way
+        return;
+    }
+    if (body.replaces != 0) { // both sides ended the connection before it broke
+        say_refused(peer, body, RefusalReason::no_room);
+        return;
+    }
+    ++peer.connection.number;
+    accept(peer, body, need);
+}
+
 void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need need) {
     const bool same = body.connection == peer.connection.remote_number;
     if (peer.connection.remote_number != 0 &&
@@ -106,20 +120,9 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         }
         return;
     case ConnectState::idle:
-        if (same) {
-            return;
+        if (!same) {
+            on_first_request(peer, body, need);
         }
-        if (peer.session.disconnect_sent &&
-            peer.ending.disconnect_received) { // the answer to this side's may still be on its way
-            keep_for_later(peer, body);
-            return;
-        }
-        if (body.replaces != 0) { // both sides ended the connection before it broke
-            say_refused(peer, body, RefusalReason::no_room);
-            return;
-        }
-        ++peer.connection.number;
-        accept(peer, body, need);
         return;
     case ConnectState::answered:
         if (!same && replaces(peer, body)) {

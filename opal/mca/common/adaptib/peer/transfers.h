@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerTransfers: the part of a Peer for one-sided operations and transfers: which way they take, and
-// those that wait or are under way.
+// PeerTransfers: the part of a Peer for one-sided operations and transfers: the way that they take,
+// and those that wait or are under way.
 //
-// Purpose: the fields that a short one-sided operation reads come first; with PeerLanes they are one
-// cache line.
+// Purpose: the fields that a short one-sided operation reads come first; together with PeerLanes
+// they are one cache line.
 // Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
 // May touch: base/, channel/, memory/, peer/.
 #pragma once
