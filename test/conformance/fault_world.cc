@@ -2,9 +2,9 @@
 // The conformance suite over shm with the fault decorator. A decorator without planned faults must
 // behave like the fabric below it; one that delays completions must keep to fabric/README.md, too.
 //
-// May touch: fabric/, fabric/fault/fault.h.
+// May touch: fabric/, simulator/faults/fault.h.
 #include "conformance/shm_world.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 
 namespace adaptib::conformance {
 namespace {

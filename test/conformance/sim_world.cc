@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The conformance suite over the simulated fabric: a crossbar, several rails, a fat tree with
 // several paths per port, and a lossy network (datagrams lost, doubled or late).
-// May touch: fabric/, fabric/sim/.
+// May touch: fabric/, simulator/network/.
 #include <algorithm>
 #include <utility>
 
 #include "conformance/world.h"
-#include "fabric/sim/world.h"
+#include "simulator/network/world.h"
 
 namespace adaptib::conformance {
 namespace {

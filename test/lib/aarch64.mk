@@ -15,7 +15,7 @@ AR := aarch64-linux-gnu-ar
 CXXFLAGS := -std=c++20 -O2 -pthread -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
 # test/Makefile.am gives the reasons.
 test_flags := -Wno-shadow -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-sign-conversion \
-    -DADAPTIB_TEST_SIM=\"$(top)/test/sim\" -DADAPTIB_TEST_STUDY=\"$(top)/test/study\"
+    -DADAPTIB_TEST_SIM=\"$(top)/simulator/torture\" -DADAPTIB_TEST_STUDY=\"$(top)/simulator/studies\"
 
 objects = $(patsubst %.cc,$(out)/$(1)/%.o,$(filter %.cc,$(2)))
 
@@ -25,6 +25,11 @@ $(out)/core/%.o: $(core)/%.cc
 	@mkdir -p $(@D)
 	@echo "  CXX      $*"
 	@$(CXX) $(CXXFLAGS) -MMD -I$(core) -I$(out) -c $< -o $@
+
+$(out)/simulator/%.o: $(top)/simulator/%.cc
+	@mkdir -p $(@D)
+	@echo "  CXX      simulator/$*"
+	@$(CXX) $(CXXFLAGS) -MMD -I$(core) -I$(out) -I$(top) -c $< -o $@
 
 $(out)/test/%.o: $(top)/test/%.cc
 	@mkdir -p $(@D)
@@ -37,7 +42,7 @@ $(out)/gtest/%.o: $(googletest)/src/%.cc
 	@echo "  CXX      googletest/$*"
 	@$(CXX) -std=c++17 -O1 -pthread -I$(googletest)/include -I$(googletest) -c $< -o $@
 
-$(out)/libcore.a: $(call objects,core,$(core_sources) $(sim_sources))
+$(out)/libcore.a: $(call objects,core,$(core_sources)) $(call objects,simulator,$(sim_sources))
 	@rm -f $@
 	@$(AR) rcs $@ $^
 

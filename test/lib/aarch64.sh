@@ -28,7 +28,7 @@ build_aarch64() {
     make -j "$jobs" -f "$top/test/lib/aarch64.mk" out="$dir" \
         programs="$(echo $aarch64_programs)" \
         core_sources="$(am_list "$core/Makefile.am" core_sources)" \
-        sim_sources="$(am_list "$core/Makefile.am" sim_sources)" "${arguments[@]}"
+        sim_sources="$(am_list "$top/simulator/Makefile.am" libadaptib_sim_la_SOURCES)" "${arguments[@]}"
 }
 
 # aarch64_runner PROGRAM SCRIPT: makes a script that runs the program

@@ -2,7 +2,7 @@
 // Connections that break or end in the middle of something, and malformed messages.
 #include "common_adaptib_two_sided.h"
 #include "cores.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "window.h"
 
 namespace adaptib::test {

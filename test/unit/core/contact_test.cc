@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "cores.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 
 namespace adaptib::test {
 namespace {

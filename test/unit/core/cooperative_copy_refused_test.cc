@@ -12,7 +12,7 @@
 
 #include "cooperative_copy.h"
 #include "cores.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "window.h"
 
 namespace adaptib::test {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "common_adaptib_two_sided.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

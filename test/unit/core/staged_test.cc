@@ -15,7 +15,7 @@
 #include "attentive.h"
 #include "cooperative_copy.h"
 #include "cores.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 
 namespace adaptib::test {
 namespace {

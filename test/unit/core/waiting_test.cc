@@ -13,7 +13,7 @@
 #include <numeric>
 
 #include "cores.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "window.h"
 
 namespace adaptib::test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A process that computes for long makes no call meanwhile: that it heard nothing then is
 // no peer's silence.
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

@@ -3,7 +3,7 @@
 // what is tried again, what a connection does without, and the notices for people.
 #include <array>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

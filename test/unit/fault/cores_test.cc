@@ -8,7 +8,7 @@
 #include <array>
 #include <deque>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

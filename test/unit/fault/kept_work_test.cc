@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The lists of a queue pair with faults, without a queue pair.
-#include "fabric/fault/kept_work.h"
+#include "simulator/faults/kept_work.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/fault/posted_receives.h"
+#include "simulator/faults/posted_receives.h"
 
 namespace adaptib::fault {
 namespace {

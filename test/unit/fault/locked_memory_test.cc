@@ -3,7 +3,7 @@
 // and arrives whole.
 #include <algorithm>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

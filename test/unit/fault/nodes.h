@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 
 namespace adaptib::test {
 

@@ -9,7 +9,7 @@
 #include <deque>
 #include <string_view>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 #include "unit/core/window.h"
 

@@ -3,7 +3,7 @@
 // message arrives once, every request ends with success.
 #include <deque>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

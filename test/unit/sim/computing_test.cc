@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "fabric/sim/sim_fabric.h"
+#include "simulator/network/sim_fabric.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {

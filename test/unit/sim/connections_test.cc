@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/sim/open_memory.h"
 #include "unit/sim/worlds.h"
 

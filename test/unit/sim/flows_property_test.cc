@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "base/random.h"
-#include "fabric/sim/flows.h"
-#include "fabric/sim/routes.h"
+#include "simulator/network/flows.h"
+#include "simulator/network/routes.h"
 
 namespace adaptib::sim {
 namespace {

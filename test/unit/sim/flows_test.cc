@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Flows: small cases with times derived in comments, exact results, and the cost of solving.
-#include "fabric/sim/flows.h"
+#include "simulator/network/flows.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "fabric/sim/routes.h"
+#include "simulator/network/routes.h"
 
 namespace adaptib::sim {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/ranks.h"
+#include "simulator/torture/ranks.h"
 #include "unit/core/test_request.h"
 
 namespace adaptib::sim {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The machine models: complete, consistent, and true to the sources that they were derived from.
-#include "fabric/sim/machine.h"
+#include "simulator/network/machine.h"
 
 #include <gtest/gtest.h>
 

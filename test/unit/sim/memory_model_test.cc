@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The model of one-sided operations: values that gets and atomics may return.
-#include "sim/memory_model.h"
+#include "simulator/torture/memory_model.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
 
-#include "sim/payload.h"
+#include "simulator/torture/payload.h"
 
 namespace adaptib::torture {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sim/model.h"
-#include "sim/payload.h"
+#include "simulator/torture/model.h"
+#include "simulator/torture/payload.h"
 
 namespace adaptib::torture {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The model of matching: histories that MPI allows pass, others fail.
-#include "sim/model.h"
+#include "simulator/torture/model.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/payload.h"
+#include "simulator/torture/payload.h"
 
 namespace adaptib::torture {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/program.h"
-#include "sim/run.h"
+#include "simulator/torture/program.h"
+#include "simulator/torture/run.h"
 
 namespace adaptib::torture {
 namespace {

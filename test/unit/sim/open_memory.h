@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/ranks.h"
+#include "simulator/torture/ranks.h"
 #include "unit/core/test_request.h"
 
 namespace adaptib::sim {

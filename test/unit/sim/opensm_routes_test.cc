@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Routes of OpenSM: those in test/sim/routes, which OpenSM made for the switch of 144 ports; every
-// complaint; broken files at random.
-#include "fabric/sim/opensm_routes.h"
+// Routes of OpenSM: those in simulator/torture/routes, which OpenSM made for the switch of 144
+// ports; every complaint; broken files at random.
+#include "simulator/network/opensm_routes.h"
 
 #include <gtest/gtest.h>
 
@@ -9,14 +9,14 @@
 #include <set>
 
 #include "base/random.h"
-#include "fabric/sim/topology_file.h"
-#include "sim/stored_routes.h"
+#include "simulator/network/topology_file.h"
+#include "simulator/torture/stored_routes.h"
 #include "unit/sim/spoiled_text.h"
 
 namespace adaptib::sim {
 namespace {
 
-// Returns a file of test/sim/routes.
+// Returns a file of simulator/torture/routes.
 std::string stored(const std::string& name) {
     std::string text = stored_routes_file(name);
     EXPECT_NE(text, "") << name;

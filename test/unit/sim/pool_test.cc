@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/fault/fault.h"
+#include "simulator/faults/fault.h"
 #include "unit/sim/worlds.h"
 
 namespace adaptib::sim {

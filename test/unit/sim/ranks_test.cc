@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Complete cores over the simulated fabric: messages of all sizes arrive, at the time that the
 // machine model gives, in the same way every time.
-#include "sim/ranks.h"
+#include "simulator/torture/ranks.h"
 
 #include <gtest/gtest.h>
 

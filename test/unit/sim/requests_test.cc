@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The list of requests and the DC connection of a simulated queue pair, without a world.
-#include "fabric/sim/requests.h"
+#include "simulator/network/requests.h"
 
 #include <gtest/gtest.h>
 
-#include "fabric/sim/dc_link.h"
+#include "simulator/network/dc_link.h"
 
 namespace adaptib::sim {
 namespace {

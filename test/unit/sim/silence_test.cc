@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "fabric/fault/fault.h"
 #include "memory/registration.h"
+#include "simulator/faults/fault.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {

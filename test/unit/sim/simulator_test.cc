@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The queue of events: order, ties, cancelling, moving; against a sorted list at random.
-#include "fabric/sim/simulator.h"
+#include "simulator/network/simulator.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Timelines of faults: as text, at random, in a world.
-#include "fabric/sim/timeline.h"
+#include "simulator/network/timeline.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/sim/world.h"
+#include "simulator/network/world.h"
 
 namespace adaptib::sim {
 namespace {

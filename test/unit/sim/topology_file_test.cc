@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Topology files: ibsim's input, ibnetdiscover's output; every complaint; broken files at random.
-#include "fabric/sim/topology_file.h"
+#include "simulator/network/topology_file.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <cstdio>
 
 #include "base/random.h"
-#include "fabric/sim/routes.h"
-#include "fabric/sim/text_file.h"
+#include "simulator/network/routes.h"
+#include "simulator/network/text_file.h"
 #include "unit/sim/spoiled_text.h"
 
 namespace adaptib::sim {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Generated topologies and computed routes: shapes, LIDs, paths, what check() finds, 16,384 hosts.
-#include "fabric/sim/topology.h"
+#include "simulator/network/topology.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <set>
 
-#include "fabric/sim/routes.h"
+#include "simulator/network/routes.h"
 
 namespace adaptib::sim {
 namespace {

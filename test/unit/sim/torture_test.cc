@@ -2,8 +2,8 @@
 // Shrunk programs with which torture once found an error, and a check that programs are repeatable.
 #include <gtest/gtest.h>
 
-#include "sim/program.h"
-#include "sim/run.h"
+#include "simulator/torture/program.h"
+#include "simulator/torture/run.h"
 
 namespace adaptib::torture {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/sim/timeline.h"
-#include "fabric/sim/world.h"
+#include "simulator/network/timeline.h"
+#include "simulator/network/world.h"
 
 namespace adaptib::sim {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "fabric/fault/fault.h"
-#include "sim/ranks.h"
+#include "simulator/faults/fault.h"
+#include "simulator/torture/ranks.h"
 #include "unit/core/test_request.h"
 
 namespace adaptib::sim {

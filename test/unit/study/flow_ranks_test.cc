@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks over flows: patterns end with the data that was sent, in the same way every time, and take
 // about as long as complete cores do.
-#include "study/flow_ranks.h"
+#include "simulator/studies/flow_ranks.h"
 
 #include <gtest/gtest.h>
 
-#include "study/simulated_ranks.h"
+#include "simulator/studies/simulated_ranks.h"
 
 namespace adaptib::study {
 namespace {

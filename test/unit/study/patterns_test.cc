@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Patterns: each send has its receive, and the volumes are those of the algorithms.
-#include "study/patterns.h"
+#include "simulator/studies/patterns.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The replay of patterns, over ranks whose messages take 100 ns and 1 ns a byte, independently:
 // exact times, and reports of what goes wrong.
-#include "study/replay.h"
+#include "simulator/studies/replay.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <memory>
 #include <tuple>
 
-#include "fabric/sim/simulator.h"
+#include "simulator/network/simulator.h"
 
 namespace adaptib::study {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Patterns over complete cores in the simulator: they end, in the same way every time, and no
 // faster than their wires allow.
-#include "study/simulated_ranks.h"
+#include "simulator/studies/simulated_ranks.h"
 
 #include <gtest/gtest.h>
 

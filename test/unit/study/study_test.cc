@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The frame of studies: how bounds set the exit status, repetitions, and the picture's data.
-#include "study/study.h"
+#include "simulator/studies/study.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
  *
  * pml/cm makes a request with a convertor for each message, even for one that is sent, or has
  * arrived, before its call returns. That takes longer than the core needs for a message of a few
- * bytes (test/bench/TUNING.md). So if the MTL serves pml/cm directly, without a component in
+ * bytes (benchmarks/TUNING.md). So if the MTL serves pml/cm directly, without a component in
  * between that counts or logs messages, this file replaces four entries of Open MPI's table of the
  * PML (isend, send, irecv, recv): contiguous messages go to the core at once, all others take the
  * replaced entries. pml/monitoring and pml/v hook into the same table.

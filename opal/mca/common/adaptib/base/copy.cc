@@ -10,7 +10,7 @@ namespace {
 // The C library copies more than 2 KiB by `rep movsb`. On Zen 3 and 4 that takes 27 times as long
 // if the destination begins up to 15 bytes behind the source (addresses modulo the page size), and
 // twice as long up to 31. Up to a few KiB vector loads are faster anyhow (figures:
-// test/bench/TUNING.md).
+// benchmarks/TUNING.md).
 bool has_slow_strings() {
 #if defined(__x86_64__)
     __builtin_cpu_init();

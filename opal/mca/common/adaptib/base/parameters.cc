@@ -320,8 +320,8 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "source_map", kString, &g_parameters.source_map, "none", "", "none|path...", 4,
         "File into which each process writes, at its end, how many messages came from each source "
-        "over time; test/study/sources draws it. none: no file is written. path...: the file "
-        "path..., followed by a dot and the process's rank."},
+        "over time; simulator/studies/sources draws it. none: no file is written. path...: the "
+        "file path..., followed by a dot and the process's rank."},
     opal_common_adaptib_parameter_t{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
         "Report of each process on standard error at the end of the job: messages and bytes per "

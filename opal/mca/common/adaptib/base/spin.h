@@ -4,7 +4,7 @@
 // Purpose: in a loop that only loads and compares, a processor runs ahead. When another processor
 // takes the word's line in order to store into it, dozens of loads are in flight; all of them, and
 // what depends on them, are undone when the loop ends. With one load at a time an 8-byte message
-// takes 5 to 8 % less time (test/bench/TUNING.md).
+// takes 5 to 8 % less time (benchmarks/TUNING.md).
 // May touch: nothing.
 #pragma once
 

@@ -17,7 +17,7 @@
 
 namespace adaptib {
 
-// Best ways for two processors of this host to pass cache lines (TUNING.md of test/bench has the
+// Best ways for two processors of this host to pass cache lines (TUNING.md of benchmarks has the
 // figures).
 struct RingHabits {
     std::uint32_t most_claimed; // maximum units that a writer prefetches for writing

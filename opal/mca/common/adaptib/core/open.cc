@@ -352,8 +352,8 @@ void Core::open_target(std::uint32_t rail) {
 }
 
 // Adds what it costs to change DC targets, which the published costs leave out. A rail that does
-// not report it counts as a Connect-IB adapter (fabric/sim/machine.cc says where that number comes
-// from).
+// not report it counts as a Connect-IB adapter (simulator/network/machine.cc says where that number
+// comes from).
 ChannelCosts Core::model_costs(const Parameters& parameters) const {
     constexpr Nanoseconds kConnectIb{254};
     Nanoseconds most{0};

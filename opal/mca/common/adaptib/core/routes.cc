@@ -89,7 +89,8 @@ std::uint32_t Routes::published_rate(std::uint32_t rail) const {
 // Several LIDs exist only where an administrator has configured them for this purpose. Flow labels
 // always exist, but may lead nowhere else.
 std::uint8_t Routes::paths_of(std::uint32_t rail) const {
-    constexpr std::uint32_t kWorthwhile = 8; // test/study: more gain little, four miss some of it
+    constexpr std::uint32_t kWorthwhile =
+        8; // simulator/studies: more gain little, four miss some of it
     const RailInfo& info = rails_[rail]->info();
     if (options_.paths_per_port > 0) {
         return static_cast<std::uint8_t>(options_.paths_per_port);

@@ -8,7 +8,7 @@
 // the receiver fetch everything, one message after the other, while the sender has nothing to do.
 // Through the ring both ends copy, and most processors move more data together even if each message
 // takes longer. Some do not: if a store into a line that another processor had last is much more
-// expensive than a load, copying once is up to three times as fast (test/bench/TUNING.md). So long
+// expensive than a load, copying once is up to three times as fast (benchmarks/TUNING.md). So long
 // streams are timed now and then, each of the two ways, from one of their messages until the first
 // one sent after something has come from the peer: the time that the program sees.
 // Ownership: what is learnt belongs to the Peer; refers to the clock and the counters.

@@ -14,8 +14,8 @@
 // A time shows the speed of a path only if it is long compared with the fixed cost of a request. So
 // a part that the port carries in less than kJudged is not judged and does not spread; it takes the
 // fastest known path.
-// Source: the rules are new; Vishnu, 7.1 and 8.2, always spreads. test/study shows what they gain
-// and cost.
+// Source: the rules are new; Vishnu, 7.1 and 8.2, always spreads. simulator/studies shows what they
+// gain and cost.
 #include "schedule/policies.h"
 
 namespace adaptib {

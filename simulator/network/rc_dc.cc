@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Dynamically connected transport: an initiator is connected to one target at a time. A target that
+// serves as many initiators as it can refuses further ones, which try again later.
+// Source: Takagi et al., 2.1.
+#include "simulator/network/rc.h"
+
+namespace adaptib::sim {
+
+// Returns false while the request's doorbell is on its way. The initiator reserves the engine only
+// after that, so that no other request waits for it earlier.
+bool RcQueuePair::is_heard(const Request& request) {
+    if (request.ready <= simulator_.now()) {
+        return true;
+    }
+    wait(Pause::doorbell, request.ready);
+    return false;
+}
+
+// Returns false if the request has to wait for the last acknowledgement of the previous target, or
+// for the connection. Connecting and disconnecting are packets: engine and target do nothing else
+// meanwhile.
+bool RcQueuePair::retarget(Request& request) {
+    Path& path = static_cast<const SimAddressHandle*>(request.work.address_handle)->path();
+    const bool same = dc_.remote() == request.work.remote_qp && path_ == &path;
+    if (same && (dc_.served() || dc_.connecting() || dc_.is_remembered(link_of(target())))) {
+        return true;
+    }
+    if (requests_.sent() > 0) {
+        return false; // settle() pumps again
+    }
+    Nanoseconds begin = std::max(simulator_.now(), engine_.inside_until);
+    if (dc_.remote() != 0) {
+        begin = occupy(*path_, begin, machine_.dc.disconnect);
+    }
+    disconnect();
+    dc_.connect(request.work.remote_qp);
+    use_path(path);
+    wait(Pause::target_busy, occupy(path, begin, machine_.dc.connect));
+    return false;
+}
+
+// Sends a packet of that cost at both ends. Returns when it has left.
+Nanoseconds RcQueuePair::occupy(const Path& path, Nanoseconds begin, Nanoseconds cost) {
+    engine_.inside_until = begin + cost;
+    engine_.free_at = std::max(engine_.free_at, begin) + cost;
+    Wire& in = world_.wire_in(path.to);
+    in.handled_at = std::max(in.handled_at, begin + cost + path.latency) + cost;
+    return begin + cost;
+}
+
+// Lets the target serve others, as this initiator has nothing more to send; it stays connected
+// until the target does.
+void RcQueuePair::let_others_be_served() {
+    dc_.let_others_be_served(dc_.served() ? link_of(target()) : nullptr);
+}
+
+void RcQueuePair::disconnect() {
+    if (type() == QpType::dc_target) {
+        dc_.forget_initiators();
+        return;
+    }
+    let_others_be_served();
+    dc_.forget_target();
+}
+
+} // namespace adaptib::sim

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RC: the target of a request, and the way back from it (simulator/network/rc.h).
+#include <algorithm>
+
+#include "simulator/network/rc.h"
+
+namespace adaptib::sim {
+
+// Returns the queue pair that takes our requests now; null: none.
+RcQueuePair* RcQueuePair::target() const {
+    if (path_ == nullptr) {
+        return nullptr;
+    }
+    SimQueuePair* found = world_.adapter_of(path_->to).find(remote());
+    if (found == nullptr || found->type() != (is_initiator() ? QpType::dc_target : QpType::rc)) {
+        return nullptr;
+    }
+    auto* at = static_cast<RcQueuePair*>(found);
+    if (at->port() != path_->to || !at->receives()) {
+        return nullptr;
+    }
+    if (is_initiator()) {
+        return at;
+    }
+    const bool ours = at->attributes_.remote_qp == number_ && at->path_ != nullptr &&
+                      at->path_->to == port() &&
+                      at->attributes_.receive_psn == attributes_.send_psn;
+    return ours ? at : nullptr;
+}
+
+// Lets the peer try again if it waits for a receive of ours.
+void RcQueuePair::let_requester_go() {
+    if (type() != QpType::rc || path_ == nullptr) {
+        return;
+    }
+    SimQueuePair* found = world_.adapter_of(path_->to).find(attributes_.remote_qp);
+    if (found == nullptr || found->type() != QpType::rc) {
+        return;
+    }
+    auto* from = static_cast<RcQueuePair*>(found);
+    if (from->attributes_.remote_qp == number_ && from->pause_ == Pause::no_receive &&
+        !from->resumes_.scheduled()) {
+        simulator_.schedule(from->resumes_, std::max(simulator_.now(), from->rnr_until_));
+    }
+}
+
+Path* RcQueuePair::way_back(const RcQueuePair& at) const {
+    return is_initiator()
+               ? world_.network().path(path_->to, world_.topology().ports[rail_.port()].lid)
+               : at.path_;
+}
+
+// A DC target has no path of its own: its responses go back to the initiator of the request.
+std::span<const LinkIndex> RcQueuePair::links_back(const RcQueuePair& at) {
+    if (!is_initiator()) {
+        return at.links_;
+    }
+    list_links(at.engine_, *way_back(at), links_back_);
+    return links_back_;
+}
+
+void RcQueuePair::on_receive_posted() { let_requester_go(); }
+
+RcQueuePair::Outcome RcQueuePair::carry_out(RcQueuePair& at, Request& request,
+                                            WorkStatus& refusal) {
+    if (is_initiator()) {
+        if (request.work.remote_access_key != at.attributes_.access_key) {
+            return Outcome::nobody;
+        }
+        if (!dc_.get_served(at.dc_, machine_.dc.responders)) {
+            return Outcome::busy;
+        }
+    }
+    return at.serve(request, refusal);
+}
+
+} // namespace adaptib::sim

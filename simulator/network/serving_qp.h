@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Target side of reliable queue pairs: carries out a request that has arrived.
+//
+// Purpose: checks the rights of the queue pair and the region, and touches the memory of this
+// process, or takes a receive.
+// Ownership: the caller's.  Threads: one.
+// May touch: base/, fabric/, simulator/network/.
+#pragma once
+
+#include <cstdint>
+
+#include "simulator/network/qp.h"
+#include "simulator/network/requests.h"
+
+namespace adaptib::sim {
+
+class ServingQueuePair : public SimQueuePair {
+public:
+    enum class Outcome : std::uint8_t { done, nobody, no_receive, busy, refused };
+
+    using SimQueuePair::SimQueuePair;
+
+    // refused: `refusal` is the status for the initiator, and this queue pair is in ERR.
+    Outcome serve(Request& request, WorkStatus& refusal);
+
+private:
+    Outcome serve_send(Request& request, WorkStatus& refusal);
+    Outcome serve_write(Request& request, WorkStatus& refusal);
+    Outcome serve_read(Request& request, WorkStatus& refusal);
+    Outcome serve_atomic(Request& request, WorkStatus& refusal);
+    Outcome refuse(WorkStatus status, WorkStatus& refusal);
+};
+
+} // namespace adaptib::sim

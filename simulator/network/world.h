@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// World: a simulated network with the processes on its hosts.
+//
+// Purpose: owns virtual time, the network, the adapters and the processes; gives each process a
+// Fabric whose rails are the ports of its host. The driver of the world runs events
+// (simulator().step()) and gives each process its turn when its Activity says so. The actions of a
+// process in its turn take its own time (Process); packets and completions are events.
+// Faults: ports, links and hosts can be taken down, slowed, cut off; processes can die.
+// The same options and the same calls give the same world, event by event (trace()).
+// Ownership: attached fabrics end before the world.
+// Threads: one.
+// May touch: base/, fabric/, simulator/network/.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "fabric/fabric.h"
+#include "simulator/network/adapter.h"
+#include "simulator/network/datagram.h"
+#include "simulator/network/machine.h"
+#include "simulator/network/network.h"
+#include "simulator/network/process.h"
+#include "simulator/network/simulator.h"
+
+namespace adaptib::sim {
+
+class SimFabric;
+
+struct WorldOptions {
+    MachineModel machine;
+    Topology topology; // with LIDs
+    Routes routes;
+    std::uint64_t seed = 1;
+    // Probabilities for datagrams, if the machine does not promise to deliver them (reliable_ud).
+    double datagram_loss = 0;
+    double datagram_twice = 0;
+    double datagram_late = 0; // overtaken by later datagrams
+    Nanoseconds late_by{20'000};
+    bool responders = true; // processes have responders (Fabric::respond)
+};
+
+class World {
+public:
+    explicit World(WorldOptions options);
+    ~World();
+
+    struct Attached {
+        std::unique_ptr<Fabric> fabric;
+        Process* process; // owned by the world
+    };
+    // Starts a process on a host. REQUIRES: host < topology().hosts.size().
+    Attached attach(std::uint32_t host);
+
+    std::size_t processes() const { return processes_.size(); }
+    Process& process(std::size_t number) { return *processes_[number]; } // in the order of attach
+
+    Simulator& simulator() { return simulator_; }
+    Network& network() { return *network_; }
+    const MachineModel& machine() const { return options_.machine; }
+    const Topology& topology() const { return network_->topology(); }
+    Random& random() { return random_; }
+
+    // Faults, effective at once.
+    void set_port(PortIndex port, bool up);
+    void set_link(LinkIndex link, bool up);
+    void slow_port(PortIndex port, std::uint32_t factor) { network_->slow_port(port, factor); }
+    void set_group(std::uint32_t host, std::uint32_t group);
+    void kill(Process& process);
+
+    // Called with a line for each completion, datagram, event and fault. May be empty.
+    std::function<void(const std::string&)> trace;
+    void tell(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+    // For the fabric's own objects.
+    const WorldOptions& options() const { return options_; }
+    Adapter& adapter_of(PortIndex port) {
+        return *adapters_[network_->topology().ports[port].adapter];
+    }
+    Engine& engine(PortIndex port, std::uint32_t index) {
+        return engines_[port * engines_per_port_ + index % engines_per_port_];
+    }
+    Wire& wire_out(PortIndex port) { return wires_out_[port]; }
+    Wire& wire_in(PortIndex port) { return wires_in_[port]; }
+    std::uint32_t next_engine(PortIndex port) { return next_engine_[port]++; }
+    DatagramPool& datagrams() { return datagrams_; }
+    void leave(SimFabric* fabric);
+
+private:
+    void paths_changed();
+
+    WorldOptions options_;
+    Simulator simulator_;
+    Random random_;
+    std::unique_ptr<Network> network_;
+    std::vector<std::unique_ptr<Adapter>> adapters_; // by node; null for switches
+    std::uint32_t engines_per_port_;
+    std::vector<Engine> engines_;
+    std::vector<Wire> wires_out_; // by port
+    std::vector<Wire> wires_in_;
+    std::vector<std::uint32_t> next_engine_;
+    DatagramPool datagrams_;
+    std::vector<std::unique_ptr<Process>> processes_;
+    std::vector<SimFabric*> fabrics_;
+};
+
+} // namespace adaptib::sim

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The operations of a driver, in the steps of interface/two_sided.cc (sim/driver.h).
+#include "simulator/torture/driver.h"
+
+namespace adaptib::torture {
+
+std::size_t Driver::progress(std::uint32_t rank) {
+    const std::size_t events = core(rank).progress();
+    CompletedList completed;
+    std::swap(completed, core(rank).protocol().completed());
+    std::size_t reported = 0;
+    for (; !completed.empty(); ++reported) {
+        UserRequest* request = completed.pop();
+        request->complete(request);
+    }
+    return events + reported;
+}
+
+Status Driver::peer(std::uint32_t rank, std::uint32_t to, Peer*& out) {
+    out = nullptr;
+    if (rank == to) {
+        return kOk;
+    }
+    const Status status = core(rank).peers().get(name(to), out);
+    if (status.ok()) {
+        peers_[{rank, to}] = out;
+    }
+    return status;
+}
+
+void Driver::release(std::uint32_t rank, std::uint32_t to) {
+    if (const auto known = peers_.find({rank, to}); known != peers_.end()) {
+        core(rank).protocol().release_peer(*known->second);
+        peers_.erase(known);
+    }
+}
+
+void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected) {
+    const auto known = peers_.find({rank, to});
+    if (known == peers_.end() || known->second == nullptr) {
+        return;
+    }
+    Peer& other = *known->second;
+    if (connected) {
+        core(rank).selection().promote(other);
+    } else {
+        core(rank).selection().demote(other);
+    }
+    if (!other.lanes.subchannels.empty()) { // if the connection stays, its control lane migrates
+        const auto next =
+            static_cast<std::uint32_t>((other.control.lane + 1) % other.lanes.subchannels.size());
+        core(rank).connections().migrate_control_lane(other, next);
+    }
+}
+
+Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request) {
+    Started started;
+    Peer* to = nullptr;
+    started.status = peer(rank, what.to, to);
+    if (!started.status.ok()) {
+        return started;
+    }
+    Protocol& protocol = core(rank).protocol();
+    if (what.at_once && to != nullptr && !what.synchronous &&
+        protocol.try_send(*to, what.envelope, what.data)) {
+        request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+        started.complete = true;
+        return started;
+    }
+    started.status = protocol.send(to, what.envelope, what.data, what.synchronous,
+                                   OpKind::non_blocking, request, started.complete);
+    return started;
+}
+
+Started Driver::receive(std::uint32_t rank, const Envelope& pattern, const Data& data,
+                        UserRequest& request) {
+    Started started;
+    const std::size_t before = posted(rank);
+    started.status = core(rank).protocol().receive(pattern, data, request, started.complete);
+    started.matched = posted(rank) == before;
+    return started;
+}
+
+bool Driver::find(std::uint32_t rank, const Envelope& pattern, Found& found) {
+    const InboundMessage* message = core(rank).protocol().find(pattern);
+    if (message != nullptr) {
+        found = {message->envelope.source, message->envelope.tag, message->length, nullptr};
+    }
+    return message != nullptr;
+}
+
+bool Driver::claim(std::uint32_t rank, const Envelope& pattern, Found& found) {
+    InboundMessage* message = core(rank).protocol().take(pattern);
+    if (message != nullptr) {
+        found = {message->envelope.source, message->envelope.tag, message->length, message};
+    }
+    return message != nullptr;
+}
+
+Started Driver::receive_claimed(std::uint32_t rank, InboundMessage& message, const Data& data,
+                                UserRequest& request) {
+    Started started;
+    started.status = core(rank).protocol().receive_taken(message, data, request, started.complete);
+    started.matched = true;
+    return started;
+}
+
+bool Driver::cancel(std::uint32_t rank, UserRequest& request) {
+    return core(rank).protocol().cancel(request);
+}
+
+Started Driver::send_active(std::uint32_t rank, std::uint32_t to, std::uint8_t tag,
+                            const Data& data, bool at_once, UserRequest& request) {
+    Started started;
+    Peer* target = nullptr;
+    started.status = peer(rank, to, target);
+    if (!started.status.ok()) {
+        return started;
+    }
+    Protocol& protocol = core(rank).protocol();
+    const Bytes half = data.bytes / 2;
+    const auto* base = static_cast<const std::byte*>(data.base);
+    if (at_once && base != nullptr &&
+        protocol.try_send_active(*target, tag, base, half, base + half, data.bytes - half)) {
+        request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+        started.complete = true;
+        return started;
+    }
+    started.status = protocol.send_active(*target, tag, data, request, started.complete);
+    return started;
+}
+
+Started Driver::one_sided(std::uint32_t rank, std::uint32_t to, const OneSidedOperation& operation,
+                          const Registration* region, bool at_once, UserRequest& request) {
+    Started started;
+    Peer* target = nullptr;
+    started.status = rank == to ? core(rank).peers().get_loopback(target) : peer(rank, to, target);
+    if (!started.status.ok()) {
+        return started;
+    }
+    Protocol& protocol = core(rank).protocol();
+    if (at_once && protocol.try_rma(*target, operation, region)) {
+        request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+        started.complete = true;
+        return started;
+    }
+    started.status =
+        protocol.start_one_sided(*target, operation, region, request, started.complete);
+    return started;
+}
+
+Status Driver::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access,
+                      OpenWindow& own, Remote& remote) {
+    const auto wants = [access](std::uint32_t right) { return (access & right) != 0; };
+    const std::uint32_t rights = kLocalWrite |
+                                 (wants(OPAL_COMMON_ADAPTIB_REMOTE_READ) ? kRemoteRead : 0u) |
+                                 (wants(OPAL_COMMON_ADAPTIB_REMOTE_WRITE) ? kRemoteWrite : 0u) |
+                                 (wants(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) ? kRemoteAtomic : 0u);
+    Protocol& protocol = core(rank).protocol();
+    const Registration* memory = protocol.memory().exposed(base, bytes, rights);
+    if (memory == nullptr) {
+        if (const Status status = protocol.memory().open_window(own, base, bytes, rights);
+            !status.ok()) {
+            return status;
+        }
+        memory = &own.memory();
+    }
+    remote.base = reinterpret_cast<std::uintptr_t>(base);
+    remote.bytes = bytes;
+    memory->copy_remote_keys(remote.keys);
+    remote.key_count = memory->key_count();
+    remote.access = protocol.advertised_access(access);
+    return kOk;
+}
+
+void Driver::listen(Listener& listener) {
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+        ears_.push_back(std::make_unique<Ear>(Ear{&listener, rank}));
+        core(rank).protocol().listen(
+            [](void* context, Peer& from, std::uint8_t tag, const std::byte* bytes, Bytes length) {
+                const auto* ear = static_cast<const Ear*>(context);
+                ear->listener->on_active(ear->rank, from.contact.name, tag, bytes, length);
+            },
+            ears_.back().get());
+    }
+}
+
+std::size_t Driver::posted(std::uint32_t rank) {
+    core(rank).protocol().update_levels();
+    return counters(rank).posted_now;
+}
+
+std::size_t Driver::unexpected(std::uint32_t rank) {
+    core(rank).protocol().update_levels();
+    return counters(rank).unexpected_now;
+}
+
+} // namespace adaptib::torture

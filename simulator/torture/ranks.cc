@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores over a simulated world (sim/ranks.h).
+#include "simulator/torture/ranks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace adaptib::sim {
+
+namespace {
+
+constexpr int kPasses = 64;            // passes of progress in one turn
+constexpr int kStirPasses = 66 * 1024; // passes after which a core has done all its occasional work
+
+} // namespace
+
+Ranks::Ranks(RanksOptions options)
+    : options_(std::move(options)), world_(std::exchange(options_.world, {})) {}
+
+Ranks::~Ranks() {
+    for (const std::unique_ptr<Rank>& rank : ranks_) {
+        if (rank->process != nullptr) {
+            rank->process->watch(nullptr);
+        }
+    }
+    ranks_.clear();
+}
+
+std::unique_ptr<Ranks> Ranks::create(RanksOptions options, std::string& text) {
+    std::unique_ptr<Ranks> ranks(new Ranks(std::move(options)));
+    if (!ranks->start(text)) {
+        ranks.reset();
+    }
+    return ranks;
+}
+
+bool Ranks::start(std::string& text) {
+    const auto host_count = static_cast<std::uint32_t>(world_.topology().hosts.size());
+    std::vector<std::uint32_t> on_host(host_count);
+    for (std::size_t i = 0; i < options_.ranks; ++i) {
+        ranks_.push_back(std::make_unique<Rank>(*this, i, options_.seed * 1'000'003 + i));
+        Rank& rank = *ranks_.back();
+        const std::uint32_t host =
+            options_.hosts.empty() ? static_cast<std::uint32_t>(i % host_count) : options_.hosts[i];
+        World::Attached attached = world_.attach(host);
+        rank.process = attached.process;
+        if (options_.wrap) {
+            attached.fabric = options_.wrap(i, std::move(attached.fabric));
+        }
+        Core::Environment environment;
+        environment.self = name(i);
+        environment.local_rank =
+            options_.counts_by_host ? on_host[host]++ : static_cast<std::uint32_t>(i);
+        environment.host = world_.topology().hosts[host].name;
+        environment.bootstrap = &table_;
+        environment.clock = rank.process;
+        environment.random = &rank.random;
+        environment.maps_sources = options_.maps_sources;
+        environment.measure = options_.measure;
+        environment.counters = &rank.counters;
+        environment.message = [&rank](Severity, const std::string& message) {
+            rank.messages.push_back(message);
+        };
+        Parameters parameters = options_.parameters;
+        if (options_.parameters_of) {
+            options_.parameters_of(i, parameters);
+        }
+        if (!Core::create(parameters, environment, std::move(attached.fabric), rank.core, text)
+                 .ok()) {
+            return false;
+        }
+        rank.process->watch(&rank);
+        table_.blobs[name(i)] = rank.core->address();
+    }
+    for (std::size_t i = 0; i < options_.ranks; ++i) {
+        core(i).startup().begin(static_cast<std::uint32_t>(i),
+                                static_cast<std::uint32_t>(options_.ranks));
+        if (core(i).deadline() != Nanoseconds::max()) {
+            wake(i);
+        }
+    }
+    return true;
+}
+
+Peer* Ranks::peer(std::size_t from, std::size_t to) {
+    Peer* peer = nullptr;
+    return core(from).peers().get(name(to), peer).ok() ? peer : nullptr;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Turns
+
+void Ranks::Rank::happen() { ranks.turn(*this); }
+
+void Ranks::Rank::on_activity() {
+    vain = 0;
+    const Nanoseconds when_free = std::max(process->now(), away_until);
+    if (in_turn) {
+        again = true;
+    } else if (!scheduled() || when() > when_free) {
+        ranks.world_.simulator().schedule(*this, when_free);
+    }
+}
+
+void Ranks::wake(std::size_t rank, Nanoseconds when) {
+    Rank& at = *ranks_[rank];
+    when = std::max({when, at.process->now(), at.away_until});
+    if (at.in_turn && when == at.process->now()) {
+        at.again = true;
+    } else if (!at.scheduled() || at.when() > when) {
+        world_.simulator().schedule(at, when);
+    }
+}
+
+void Ranks::compute(std::size_t rank, Nanoseconds time) {
+    Rank& at = *ranks_[rank];
+    at.away_until = std::max(at.process->now(), at.away_until) + time;
+    wake(rank, at.away_until);
+}
+
+void Ranks::kill(std::size_t rank) { world_.kill(process(rank)); }
+
+std::size_t Ranks::pass(Rank& rank) {
+    const auto rings = static_cast<std::int64_t>(rank.core->ring_poller().polled());
+    rank.process->charge(options_.ring_poll * rings / 2);
+    const std::size_t events = rank.core->progress();
+    if (events > 0) { // otherwise the rank waits
+        rank.process->charge(options_.ring_poll * rings / 2);
+    }
+    CompletedList& completed = rank.core->protocol().completed();
+    while (!completed.empty()) {
+        UserRequest* user = completed.pop();
+        user->complete(user);
+    }
+    if (options_.program) {
+        options_.program(rank.number);
+    }
+    return events;
+}
+
+// True until each idle ring has been polled, in turn, since the last event.
+bool Ranks::goes_on(const Rank& rank) {
+    if (computes(rank)) {
+        return false;
+    }
+    return rank.vain <= rank.core->ring_poller().cold() || rank.again || rank.process->unseen() > 0;
+}
+
+void Ranks::turn(Rank& rank) {
+    if (rank.process->dead()) {
+        return;
+    }
+    if (computes(rank)) { // the turn was scheduled before the computing began
+        wake(rank.number);
+        return;
+    }
+    rank.in_turn = true;
+    if (rank.process->idle()) {
+        // An idle rank has polled all the time, in vain.
+        rank.core->protocol().transfers().on_polled();
+    }
+    rank.process->begin_turn();
+    if (rank.core->deadline() <= rank.process->now()) {
+        rank.core->run_timers();
+    }
+    int passes = 0;
+    std::size_t events = 0;
+    do {
+        rank.again = false;
+        events = pass(rank);
+        rank.vain = events > 0 ? 0 : rank.vain + 1;
+    } while (goes_on(rank) && ++passes < kPasses);
+    rank.in_turn = false;
+    if (goes_on(rank) || computes(rank)) {
+        wake(rank.number);
+    }
+    if (const Nanoseconds due = rank.core->deadline(); due != Nanoseconds::max()) {
+        wake(rank.number, due);
+    }
+}
+
+// Called when nothing is under way: occasional work of the cores may start something. Returns false
+// if it does not.
+bool Ranks::stir() {
+    for (const std::unique_ptr<Rank>& rank : ranks_) {
+        if (!rank->process->dead() && !computes(*rank)) {
+            rank->in_turn = true;
+            for (int i = 0; i < kStirPasses; ++i) {
+                pass(*rank);
+            }
+            rank->in_turn = false;
+            if (std::exchange(rank->again, false) || rank->process->unseen() > 0) {
+                wake(rank->number);
+            }
+        }
+    }
+    return !world_.simulator().idle();
+}
+
+bool Ranks::run_until(const std::function<bool()>& condition, Nanoseconds limit) {
+    Simulator& simulator = world_.simulator();
+    const Nanoseconds end = simulator.now() + limit;
+    idle_ = false;
+    while (!condition()) {
+        if (simulator.idle() && !stir() && !condition()) {
+            idle_ = true;
+            return false;
+        }
+        if (!simulator.idle()) {
+            if (simulator.next() > end) {
+                return false;
+            }
+            simulator.step();
+        }
+    }
+    return true;
+}
+
+} // namespace adaptib::sim

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runner: the user of the cores in one run, and its record.
+//
+// Purpose: carries out a program's operations (operations.cc) when their ranks have their turns
+// (run.cc), and records the events for the models. It is a demanding user: it overwrites the buffer
+// of a send or put at once when that completes, digests the buffer of a receive at completion, and
+// checks all buffers, and the memory beside them, at the end.
+// Threads: one.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "simulator/torture/buffer.h"
+#include "simulator/torture/driver.h"
+#include "simulator/torture/memory_model.h"
+#include "simulator/torture/model.h"
+#include "simulator/torture/program.h"
+#include "simulator/torture/run.h"
+
+namespace adaptib::torture {
+
+class Runner final : private Listener {
+public:
+    Runner(const Program& program, std::unique_ptr<Driver> driver);
+    Outcome outcome();
+
+private:
+    // A started operation.
+    struct Live {
+        UserRequest user{}; // first member: completion finds the others through it
+        Runner* runner = nullptr;
+        const Operation* operation = nullptr;
+        std::size_t record = 0; // index in the history's list for that verb
+        Buffer buffer;
+        Registration key;
+        std::uint64_t old = 0;    // atomics
+        std::uint64_t digest = 0; // receives: of the received bytes
+        bool done = false;
+    };
+    struct Rank {
+        std::vector<const Operation*> list;
+        std::size_t next = 0;
+        std::uint64_t turns = 0; // turns that the present operation has had
+        std::vector<std::byte> memory;
+        Remote memory_remote{};
+        std::vector<std::uint64_t> words;
+        Remote words_remote{};
+    };
+
+    void problem(const std::string& text) { outcome_.problems.push_back(text); }
+    Time now() { return ++now_; }
+    std::uint64_t payload_of(const Operation& operation) const {
+        return program_.schedule * 1'000'003 + operation.id;
+    }
+
+    // run.cc
+    void expose();
+    void expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access, Remote& remote);
+    void on_turn(std::uint32_t rank);
+    bool step(Rank& self, const Operation& operation);
+    bool moving();
+    void settle();
+    bool receive_what_is_left();
+    void look_at_buffers();
+    void look_at_ranks();
+    void ask_the_models();
+
+    // operations.cc
+    Live* find(std::uint32_t id);
+    Live& make(const Operation& operation, Bytes bytes);
+    void started(Live& live, const Started& how);
+    void send(const Operation& operation);
+    Received& record_receive(Live& live, const Operation& operation, const Envelope& pattern);
+    void receive(const Operation& operation);
+    void cancel(Live& live);
+    void note_probe(const Operation& operation, const Envelope& pattern, bool found,
+                    const Found& what);
+    void probe(const Operation& operation);
+    bool claim(const Operation& operation, const Envelope& pattern, Bytes room);
+    void send_active(const Operation& operation);
+    void release(const Operation& operation);
+    void on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag, const std::byte* bytes,
+                   Bytes length) override;
+    bool one_sided(const Operation& operation);
+    OneSidedOperation describe(Live& live, const Operation& operation);
+    void record_one_sided(Live& live, const Operation& operation);
+    void on_completed(Live& live);
+    void complete_receive(Live& live, Time time);
+
+    const Program& program_;
+    std::unique_ptr<Driver> driver_;
+    Random random_;
+    Time now_ = 0;
+    std::size_t left_;                     // operations not yet begun
+    std::vector<std::string> said_before_; // by the cores, before the program begins
+    bool has_atomics_ = false; // all rails have them; otherwise only target-assisted ones are run
+    std::vector<Rank> ranks_;
+    std::vector<std::unique_ptr<OpenWindow>> keys_;
+    std::vector<std::unique_ptr<Live>> lives_;
+    std::map<std::uint32_t, Live*> by_id_;
+    // Values of the atomics' words.
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> last_seen_;
+    std::vector<Operation> drains_; // claims at the end, one per rank
+    History history_;
+    MemoryHistory memory_;
+    Outcome outcome_;
+};
+
+// The envelope that a receive, probe or claim asks for.
+inline Envelope pattern_of(const Operation& operation) {
+    return {operation.context, operation.peer, operation.tag};
+}
+
+inline bool is_atomic(Verb verb) { return verb == Verb::add || verb == Verb::swap; }
+
+} // namespace adaptib::torture

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores over shared memory in one process (sim/shm_driver.h).
+#include "simulator/torture/shm_driver.h"
+
+#include <algorithm>
+#include <map>
+
+#include "fabric/shm/shm_fabric.h"
+#include "simulator/faults/fault.h"
+#include "unit/core/address_table.h"
+
+namespace adaptib::torture {
+
+namespace {
+
+fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
+    using fault::Fault;
+    const std::map<std::string, Fault> kinds{{"datagram_doubled", Fault::datagram_doubled},
+                                             {"datagram_delayed", Fault::datagram_delayed},
+                                             {"completion_delayed", Fault::completion_delayed},
+                                             {"send_refused", Fault::send_refused},
+                                             {"commit_fails", Fault::commit_fails},
+                                             {"cm_connect_fails", Fault::cm_connect_fails}};
+    const std::map<std::string, Capability> capabilities{
+        {"lacks_whole_memory", Capability::whole_memory},
+        {"lacks_direct", Capability::direct},
+        {"lacks_reliable_ud", Capability::reliable_ud}};
+    fault::FaultPlan plan;
+    plan.seed = seed;
+    plan.knows_processes = true; // ranks compute for longer than partition_timeout
+    for (const Setting& setting : program.faults) {
+        if (const auto kind = kinds.find(setting.name); kind != kinds.end()) {
+            fault::PlannedFault& row = plan.faults.emplace_back();
+            row.fault = kind->second;
+            row.rate = std::stod(setting.value) / 1000;
+            row.delay = {20, Nanoseconds{5000}};
+        } else if (const auto lack = capabilities.find(setting.name); lack != capabilities.end()) {
+            plan.lacks |= static_cast<std::uint32_t>(lack->second);
+        } else if (setting.name == "cm_connects") {
+            plan.cm_connects = true;
+        }
+    }
+    return plan;
+}
+
+class ShmDriver final : public Driver {
+public:
+    explicit ShmDriver(std::uint64_t seed) : random_(seed) {}
+
+    bool open(const Program& program, std::string& problem) {
+        const Parameters parameters = program.parameters();
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            nodes_.push_back(std::make_unique<Node>(random_.next()));
+            if (!open_node(program, rank, parameters, problem)) {
+                return false;
+            }
+        }
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            core(rank).startup().begin(rank, program.ranks);
+        }
+        // Some ranks have a turn more often than others.
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            const std::uint64_t share = random_.below(4) == 0 ? 1 : 1 + random_.below(4);
+            turns_.insert(turns_.end(), share, rank);
+        }
+        return true;
+    }
+
+    std::uint32_t ranks() const override { return static_cast<std::uint32_t>(nodes_.size()); }
+    Core& core(std::uint32_t rank) override { return *nodes_[rank]->core; }
+    Counters& counters(std::uint32_t rank) override { return nodes_[rank]->counters; }
+    // Leaves out expected messages: a path whose queue pairs did not connect in time, since a rank
+    // computed, is made again later; with bounded memory there may be no room for a ring.
+    std::vector<std::string> messages() override {
+        std::vector<std::string> all;
+        for (const std::string& text : messages_) {
+            const bool expected =
+                (cm_connects_ && text.find(" was made anew over ") != std::string::npos) ||
+                (bounded_ && text.find("There is no room for another ring") != std::string::npos);
+            if (!expected) {
+                all.push_back(text);
+            }
+        }
+        return all;
+    }
+    void wake(std::uint32_t, std::uint64_t) override {} // all ranks have turns all the time
+    void compute(std::uint32_t rank, std::uint64_t ticks) override {
+        Node& node = *nodes_[rank];
+        if (ticks < kLong) { // as many turns
+            node.pause = ticks;
+            return;
+        }
+        const Nanoseconds time = kTickOfPrograms * ticks;
+        node.away_until = clock_.now() + time;
+        node.pace = time / kTurnsMeanwhile;
+    }
+
+    bool run(const std::function<bool()>& done) override {
+        while (!done()) {
+            const std::uint32_t rank = next();
+            Node& node = *nodes_[rank];
+            if (clock_.now() < node.away_until) {
+                continue;
+            }
+            if (node.pause > 0) {
+                --node.pause;
+                continue;
+            }
+            if (random_.below(4) != 0) {
+                progress(rank);
+            }
+            turn(rank);
+        }
+        return true;
+    }
+    void settle() override {
+        constexpr int kIdleRounds = 300; // by then the cores have done their occasional work
+        for (int idle = 0; idle < kIdleRounds; ++idle) {
+            for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+                // Failed attempts to connect are repeated after milliseconds.
+                clock_.advance(nodes_[rank]->plan.cm_connects ? 10 * kTick : kTick);
+                if (progress(rank) > 0) {
+                    idle = 0;
+                }
+            }
+        }
+    }
+
+private:
+    struct Node {
+        explicit Node(std::uint64_t seed) : random(seed) {}
+
+        Counters counters;
+        Random random;
+        fault::FaultPlan plan;
+        fault::FaultLog log;
+        std::unique_ptr<Core> core;
+        std::uint64_t pause = 0;   // turns
+        Nanoseconds away_until{0}; // it computes for long, until then
+        Nanoseconds pace{0};       // speed of time meanwhile
+    };
+
+    static constexpr Nanoseconds kTick{1000};
+    static constexpr Nanoseconds kTickOfPrograms{200}; // as in sim_driver.cc
+    static constexpr std::uint64_t kLong = 1'000'000;  // in ticks of programs
+    static constexpr std::int64_t kTurnsMeanwhile = 3000;
+
+    // Speeds time up while a rank computes for long, so that the others have a few thousand turns.
+    Nanoseconds tick() const {
+        Nanoseconds longest = kTick;
+        for (const auto& node : nodes_) {
+            if (clock_.now() < node->away_until) {
+                longest = std::max(longest, node->pace);
+            }
+        }
+        return longest;
+    }
+
+    // Gives a rank several turns in a row now and then.
+    std::uint32_t next() {
+        clock_.advance(tick());
+        if (row_ == 0) {
+            last_ = turns_[random_.below(turns_.size())];
+            row_ = random_.below(4) == 0 ? random_.below(40) : 0;
+        } else {
+            --row_;
+        }
+        return last_;
+    }
+
+    bool open_node(const Program& program, std::uint32_t rank, const Parameters& parameters,
+                   std::string& problem) {
+        Node& node = *nodes_[rank];
+        ShmOptions shm;
+        shm.rails = static_cast<std::uint32_t>(parameters.shm_rails);
+        shm.queue_bytes = parameters.shm_queue_bytes;
+        shm.segment_max = parameters.shm_segment_max;
+        if (parameters.shm_memory != 0) {
+            shm.memory_max = parameters.shm_memory;
+            bounded_ = true;
+        }
+        shm.single_copy = std::string(parameters.shm_single_copy) == "none"
+                              ? ShmOptions::SingleCopy::none
+                              : ShmOptions::SingleCopy::automatic;
+        shm.clock = &clock_;
+        shm.random = &node.random;
+        std::unique_ptr<Fabric> fabric;
+        if (!open_shm_fabric(shm, fabric, problem).ok()) {
+            return false;
+        }
+        if (!program.faults.empty()) {
+            node.plan = plan_of(program, program.schedule + rank);
+            cm_connects_ = node.plan.cm_connects;
+            fabric = fault::with_faults(std::move(fabric), node.plan, clock_, node.log);
+        }
+        Core::Environment environment;
+        environment.self = name(rank);
+        environment.local_rank = static_cast<std::uint32_t>(rank);
+        environment.host = "host";
+        environment.bootstrap = &table_;
+        environment.clock = &clock_;
+        environment.random = &node.random;
+        environment.watch_memory = [] { return true; };
+        environment.counters = &node.counters;
+        environment.message = [this, rank](Severity, const std::string& text) {
+            messages_.push_back("rank " + std::to_string(rank) + ": " + text);
+        };
+        if (!Core::create(parameters, environment, std::move(fabric), node.core, problem).ok()) {
+            return false;
+        }
+        table_.blobs[name(rank)] = node.core->address();
+        return true;
+    }
+
+    Random random_;
+    ManualClock clock_;
+    test::AddressTable table_;
+    std::vector<std::string> messages_;
+    bool bounded_ = false; // memory for rings is bounded
+    std::vector<std::unique_ptr<Node>> nodes_;
+    std::vector<std::uint32_t> turns_;
+    std::uint32_t last_ = 0;
+    std::uint64_t row_ = 0;
+    bool cm_connects_ = false;
+};
+
+} // namespace
+
+std::unique_ptr<Driver> open_shm(const Program& program, std::string& problem) {
+    auto driver = std::make_unique<ShmDriver>(program.schedule);
+    return driver->open(program, problem) ? std::move(driver) : nullptr;
+}
+
+} // namespace adaptib::torture

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores over a simulated world (sim/sim_driver.h).
+#include "simulator/torture/sim_driver.h"
+
+#include <utility>
+
+#include "simulator/torture/ranks.h"
+
+namespace adaptib::torture {
+
+namespace {
+
+constexpr Nanoseconds kTick{200};
+
+std::uint32_t number(const Program& program, const char* name, std::uint32_t otherwise) {
+    for (const Setting& setting : program.world) {
+        if (setting.name == name) {
+            return static_cast<std::uint32_t>(std::stoul(setting.value));
+        }
+    }
+    return otherwise;
+}
+
+void warp(Random& random, Nanoseconds& cost) {
+    const std::uint64_t factor = 1 + random.below(8);
+    cost = random.below(2) == 0 ? cost / factor : cost * factor;
+}
+
+void warp(Random& random, BytesPerSecond& rate) {
+    const std::uint64_t factor = 1 + random.below(8);
+    rate.value = random.below(2) == 0 ? rate.value / factor : rate.value * factor;
+}
+
+// Makes a machine that does not exist: other operations are slow.
+void warp(sim::MachineModel& machine, std::uint64_t seed) {
+    Random random(seed);
+    for (Nanoseconds* cost :
+         {&machine.processor.post, &machine.processor.post_receive, &machine.processor.poll_empty,
+          &machine.processor.poll_completion, &machine.processor.copy_start,
+          &machine.processor.registration, &machine.processor.registration_page,
+          &machine.adapter.doorbell, &machine.adapter.work_request, &machine.adapter.receive_work,
+          &machine.adapter.ack, &machine.adapter.qp_miss, &machine.wire.cable,
+          &machine.wire.switch_latency}) {
+        warp(random, *cost);
+    }
+    for (BytesPerSecond* rate : {&machine.processor.copy_rate, &machine.adapter.engine_rate,
+                                 &machine.adapter.port_rate, &machine.adapter.bus_rate}) {
+        warp(random, *rate);
+    }
+}
+
+// Takes ports down and up, at times and in an order that a seed gives; at the end all are up.
+class Failures final : private sim::Event {
+public:
+    // `pace`: mean time between two changes; the maximum is twice that.
+    void begin(sim::World& world, std::uint64_t seed, std::uint32_t changes, Nanoseconds pace) {
+        world_ = &world;
+        random_ = Random(seed);
+        left_ = changes;
+        pace_ = pace;
+        for (const sim::Host& host : world.topology().hosts) {
+            ports_.insert(ports_.end(), host.ports.begin(), host.ports.end());
+        }
+        next();
+    }
+
+private:
+    void happen() override {
+        if (left_ == 0) {
+            for (const sim::PortIndex port : std::exchange(down_, {})) {
+                world_->set_port(port, true);
+            }
+            return;
+        }
+        --left_;
+        // Lets the same few fail again and again.
+        const std::size_t among = random_.below(2) == 0 ? ports_.size() : (ports_.size() + 2) / 3;
+        const sim::PortIndex port = ports_[random_.below(among)];
+        const bool was_up = std::erase(down_, port) == 0;
+        if (was_up) {
+            down_.push_back(port);
+        }
+        world_->set_port(port, !was_up);
+        next();
+    }
+    void next() {
+        const auto within = static_cast<std::uint64_t>(2 * pace_.count() + 1);
+        const auto after = static_cast<std::int64_t>(random_.below(within));
+        world_->simulator().schedule(*this, world_->simulator().now() + Nanoseconds{after});
+    }
+
+    sim::World* world_ = nullptr;
+    Random random_{1};
+    std::uint32_t left_ = 0;
+    Nanoseconds pace_{0};
+    std::vector<sim::PortIndex> ports_;
+    std::vector<sim::PortIndex> down_;
+};
+
+class SimDriver final : public Driver {
+public:
+    bool open(const Program& program, std::string& problem) {
+        sim::RanksOptions options;
+        options.ranks = program.ranks;
+        options.parameters = program.parameters();
+        options.seed = program.schedule;
+        if (program.schedule % 2 == 0) { // programs are short, so measurements have to be
+            options.measure = {.messages = 4,
+                               .every = std::chrono::microseconds{200},
+                               .again = std::chrono::microseconds{10}};
+        }
+        options.world.seed = program.schedule;
+        if (!describe(program, options.world, problem)) {
+            return false;
+        }
+        Random random(program.schedule);
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            options.hosts.push_back(
+                static_cast<std::uint32_t>(random.below(options.world.topology.hosts.size())));
+        }
+        options.program = [this](std::size_t rank) {
+            if (turn) {
+                turn(static_cast<std::uint32_t>(rank));
+            }
+        };
+        ranks_ = sim::Ranks::create(std::move(options), problem);
+        const std::uint32_t failing = number(program, "failures", 0);
+        // Per thousand. From here on a third or more of all questions, or their answers, are lost,
+        // so that paths are taken for down now and then.
+        constexpr std::uint32_t kManyLost = 200;
+        paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost;
+        if (ranks_ != nullptr && failing > 0) {
+            const std::uint32_t pace = number(program, "failure_pace", 100);
+            failures_.begin(ranks_->world(), program.schedule, failing,
+                            std::chrono::microseconds{pace});
+        }
+        return ranks_ != nullptr;
+    }
+
+    std::uint32_t ranks() const override { return static_cast<std::uint32_t>(ranks_->size()); }
+    Core& core(std::uint32_t rank) override { return ranks_->core(rank); }
+    Counters& counters(std::uint32_t rank) override { return ranks_->counters(rank); }
+    std::vector<std::string> messages() override {
+        std::vector<std::string> all;
+        for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+            for (const std::string& text : ranks_->messages(rank)) {
+                if (paths_may_fail_ && is_of_paths(text)) {
+                    continue;
+                }
+                all.push_back("rank " + std::to_string(rank) + ": " + text);
+            }
+        }
+        return all;
+    }
+    void wake(std::uint32_t rank, std::uint64_t ticks) override {
+        ranks_->wake(rank, ranks_->now(rank) + kTick * ticks);
+    }
+    void compute(std::uint32_t rank, std::uint64_t ticks) override {
+        const Nanoseconds time = kTick * ticks;
+        if (time < kLong) { // part of its turn
+            ranks_->process(rank).charge(time);
+        } else {
+            ranks_->compute(rank, time);
+        }
+    }
+    bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
+    // Runs until the world stands still, and many passes of the cores start nothing.
+    void settle() override {
+        constexpr int kIdlePasses = 300;
+        sim::Simulator& simulator = ranks_->world().simulator();
+        std::size_t events = 1;
+        while (events > 0 || !simulator.idle()) {
+            ranks_->run_until([&] { return simulator.idle(); }, kLimit);
+            events = 0;
+            for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+                for (int i = 0; i < kIdlePasses; ++i) {
+                    events += progress(rank);
+                }
+                // Work that began outside of a turn may wait for nothing but time.
+                if (const Nanoseconds due = ranks_->core(rank).deadline();
+                    due != Nanoseconds::max()) {
+                    ranks_->wake(rank, due);
+                }
+            }
+        }
+    }
+
+private:
+    static constexpr Nanoseconds kLong = std::chrono::milliseconds{1};
+    static constexpr Nanoseconds kLimit = std::chrono::hours{1};
+
+    static bool describe(const Program& program, sim::WorldOptions& world, std::string& problem) {
+        std::string name;
+        for (const Setting& setting : program.world) {
+            name = setting.name == "machine" ? setting.value : name;
+        }
+        const sim::MachineModel* machine = sim::machine(name);
+        if (machine == nullptr) {
+            problem = "there is no machine \"" + name + "\"";
+            return false;
+        }
+        world.machine = *machine;
+        if (const std::uint32_t seed = number(program, "warp", 0); seed != 0) {
+            warp(world.machine, seed);
+        }
+        constexpr std::uint32_t kReliable = ~0u;
+        world.machine.offers.reliable_ud = number(program, "datagram_loss", kReliable) == kReliable;
+        if (!world.machine.offers.reliable_ud) {
+            world.datagram_loss = number(program, "datagram_loss", 0) / 1000.0;
+            world.datagram_twice = number(program, "datagram_twice", 0) / 1000.0;
+            world.datagram_late = number(program, "datagram_late", 0) / 1000.0;
+        }
+        world.responders = number(program, "responders", 1) != 0;
+        const std::uint32_t hosts = number(program, "hosts", 2);
+        const std::uint32_t leaves = number(program, "leaves", 0);
+        const sim::HostModel host{number(program, "adapters", 1), number(program, "ports", 1),
+                                  number(program, "one_network", 0) != 0};
+        const sim::LinkModel links = sim::links_of(world.machine);
+        const std::uint32_t lmc = number(program, "lmc", 0);
+        world.topology = leaves == 0 ? sim::crossbar(hosts, host, links, lmc)
+                                     : sim::fat_tree(leaves, number(program, "spines", 1), hosts,
+                                                     host, links, lmc);
+        return sim::Routes::compute(world.topology, world.routes, problem);
+    }
+
+    // True for messages about paths that fail and come back.
+    static bool is_of_paths(const std::string& text) {
+        return text.starts_with("path ") || text.starts_with("rail ") ||
+               text.find(" further path") != std::string::npos ||
+               text.find(" was made anew over ") != std::string::npos;
+    }
+
+    std::unique_ptr<sim::Ranks> ranks_;
+    bool paths_may_fail_ = false;
+    Failures failures_; // ends before the world
+};
+
+} // namespace
+
+std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem) {
+    auto driver = std::make_unique<SimDriver>();
+    return driver->open(program, problem) ? std::move(driver) : nullptr;
+}
+
+} // namespace adaptib::torture

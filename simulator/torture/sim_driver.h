@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores over a simulated world (sim/ranks.h), in virtual time.
+//
+// A program describes its world in lines "world NAME VALUE": machine (a name of
+// simulator/network/machine.h), hosts, leaves (0: a crossbar; else a fat tree of as many, with
+// `hosts` hosts each), spines, adapters, ports, one_network, lmc (2^lmc paths between two ports),
+// warp (a seed: each cost of the machine is multiplied or divided by up to 8; 0: not changed),
+// datagram_loss, datagram_twice, datagram_late (per thousand; without the first datagrams are
+// reliable), failures (how often a port goes down or comes back), failure_pace (mean microseconds
+// between two of these), responders (1: processes have responders).
+// Threads: one.
+#pragma once
+
+#include "simulator/torture/driver.h"
+#include "simulator/torture/program.h"
+
+namespace adaptib::torture {
+
+// Null if the world or a core cannot be made; `problem` says why.
+std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem);
+
+} // namespace adaptib::torture

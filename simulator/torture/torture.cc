@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Torture: random programs on complete cores, many seeds, on several processors (sim/README.md).
+//
+// Each job is a process that takes every n-th seed. It keeps its state in memory that it shares
+// with the parent. The parent reports progress, and notices a seed that ends its process or never
+// ends.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/torture/program.h"
+#include "simulator/torture/run.h"
+#include "simulator/torture/shrink.h"
+
+namespace adaptib::torture {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kHangSeconds = 60;   // of one seed
+constexpr std::uint64_t kProblemsShown = 10; // of one seed
+constexpr std::uint64_t kFailuresPerJob = 5; // then the job ends
+constexpr std::uint64_t kReportSeconds = 10; // between two lines of progress
+constexpr int kShrinkTrials = 10'000;
+
+struct Options {
+    std::uint64_t first = 1;
+    std::uint64_t last = ~std::uint64_t{0}; // the last seed
+    std::uint64_t seconds = 0;              // 0: until the last seed
+    std::uint64_t jobs = 1;
+    std::string program; // a file
+    bool shrink = false;
+    bool print = false;
+};
+
+// State of one job; the job writes it, the parent reads it.
+struct Progress {
+    std::atomic<std::uint64_t> seed{0};
+    std::atomic<std::uint64_t> seeds{0}; // done
+    std::atomic<std::uint64_t> failed{0};
+    std::atomic<std::uint64_t> messages{0};
+    std::atomic<std::uint64_t> one_sided{0};
+};
+
+Outcome run_program(const Program& program) {
+    std::string problem;
+    std::unique_ptr<Driver> driver = torture::open(program, problem);
+    if (driver == nullptr) {
+        Outcome outcome;
+        outcome.problems = {"the cores cannot be made: " + problem};
+        return outcome;
+    }
+    return run(program, std::move(driver));
+}
+
+void show(const std::string& title, const Outcome& outcome) {
+    std::string text = title + "\n";
+    for (std::size_t i = 0; i < outcome.problems.size() && i < kProblemsShown; ++i) {
+        text += "    " + outcome.problems[i] + "\n";
+    }
+    if (outcome.problems.size() > kProblemsShown) {
+        text += "    and " + std::to_string(outcome.problems.size() - kProblemsShown) + " more\n";
+    }
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+}
+
+// Kind of the first problem, whatever the numbers in it; 0: none.
+int kind_of(const Outcome& outcome) {
+    std::string text = outcome.problems.empty() ? "" : outcome.problems[0];
+    std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+    return text.empty() ? 0 : static_cast<int>(1 + std::hash<std::string>{}(text) % 100);
+}
+
+// Returns how the program fails, 0: not at all. Runs it in a process of its own, which it may end,
+// or keep for ever.
+int failure_apart(const Program& program) {
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(kHangSeconds);
+        const int null = ::open("/dev/null", O_WRONLY);
+        dup2(null, STDERR_FILENO);
+        _exit(kind_of(run_program(program)));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+void shrink_and_show(const Program& program, const std::string& name) {
+    const int failure = failure_apart(program);
+    if (failure == 0) {
+        std::printf("it did not fail again\n");
+        return;
+    }
+    const auto fails = [failure](const Program& smaller) {
+        return failure_apart(smaller) == failure; // in the same way
+    };
+    const Program small = shrink(program, fails, kShrinkTrials);
+    const std::string file = "torture-" + name + ".program";
+    std::ofstream(file) << print(small);
+    std::printf("shrunk to %zu operations:\n%s", small.operations.size(), print(small).c_str());
+    std::printf("to repeat it: adaptib_sim_torture --program %s\n", file.c_str());
+    std::fflush(stdout);
+}
+
+void work(const Options& options, std::uint64_t first, Progress& progress,
+          SteadyClock::time_point end) {
+    for (std::uint64_t seed = first; seed <= options.last && progress.failed < kFailuresPerJob &&
+                                     (options.seconds == 0 || SteadyClock::now() < end);
+         seed += options.jobs) {
+        progress.seed = seed;
+        const Program program = random_program(seed);
+        const Outcome outcome = run_program(program);
+        progress.messages += outcome.messages;
+        progress.one_sided += outcome.one_sided;
+        if (!outcome.problems.empty()) {
+            show("seed " + std::to_string(seed) + " failed", outcome);
+            if (options.shrink) {
+                progress.seed = 0; // shrinking has no time limit
+                shrink_and_show(program, std::to_string(seed));
+            }
+            ++progress.failed;
+        }
+        ++progress.seeds;
+    }
+    progress.seed = 0;
+}
+
+class Jobs {
+public:
+    explicit Jobs(const Options& options)
+        : options_(options), seen_(options.jobs, {0, SteadyClock::now()}) {
+        void* memory = mmap(nullptr, options.jobs * sizeof(Progress), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) {
+            std::perror("mmap");
+            std::exit(1);
+        }
+        progress_ = new (memory) Progress[options.jobs];
+    }
+
+    bool run() {
+        const auto begin = SteadyClock::now();
+        end_ = begin + std::chrono::seconds(options_.seconds);
+        for (std::uint64_t job = 0; job < options_.jobs; ++job) {
+            children_.push_back(start(job, options_.first + job));
+        }
+        auto reported = begin;
+        while (watch()) {
+            usleep(50'000);
+            if (SteadyClock::now() - reported > std::chrono::seconds(kReportSeconds)) {
+                reported = SteadyClock::now();
+                report(begin);
+            }
+        }
+        return report(begin) == 0;
+    }
+
+private:
+    pid_t start(std::uint64_t job, std::uint64_t seed) {
+        std::fflush(stdout);
+        const pid_t child = fork();
+        if (child == 0) {
+            work(options_, seed, progress_[job], end_);
+            std::exit(0); // a leak checker reports here
+        }
+        return child;
+    }
+    // Returns false when all have ended.
+    bool watch() {
+        bool left = false;
+        for (std::uint64_t job = 0; job < options_.jobs; ++job) {
+            if (children_[job] == 0) {
+                continue;
+            }
+            left = true;
+            int status = 0;
+            const std::uint64_t seed = progress_[job].seed;
+            if (waitpid(children_[job], &status, WNOHANG) == children_[job]) {
+                children_[job] = 0;
+                if (status != 0) {
+                    ended(job, seed, "ended its process with status " + std::to_string(status));
+                }
+            } else if (seed == 0 || seed != seen_[job].seed) {
+                seen_[job] = {seed, SteadyClock::now()};
+            } else if (SteadyClock::now() - seen_[job].since > std::chrono::seconds(kHangSeconds)) {
+                kill(children_[job], SIGKILL);
+                waitpid(children_[job], &status, 0);
+                children_[job] = 0;
+                ended(job, seed, "did not end");
+            }
+        }
+        return left;
+    }
+    void ended(std::uint64_t job, std::uint64_t seed, const std::string& how) {
+        ++progress_[job].failed;
+        ++progress_[job].seeds;
+        Outcome outcome;
+        outcome.problems = {"the program " + how};
+        show(seed == 0 ? "after all seeds of a job" : "seed " + std::to_string(seed) + " failed",
+             outcome);
+        if (seed == 0) {
+            return;
+        }
+        if (options_.shrink) {
+            shrink_and_show(random_program(seed), std::to_string(seed));
+        }
+        // Continues with the next seed of the job.
+        children_[job] = start(job, seed + options_.jobs);
+    }
+    std::uint64_t report(SteadyClock::time_point begin) {
+        std::uint64_t seeds = 0;
+        std::uint64_t failed = 0;
+        double messages = 0;
+        double one_sided = 0;
+        for (std::uint64_t job = 0; job < options_.jobs; ++job) {
+            seeds += progress_[job].seeds;
+            failed += progress_[job].failed;
+            messages += static_cast<double>(progress_[job].messages);
+            one_sided += static_cast<double>(progress_[job].one_sided);
+        }
+        const std::chrono::duration<double> took = SteadyClock::now() - begin;
+        std::printf("%llu seeds, %llu failed, %.3f million messages, %.3f million one-sided "
+                    "operations in %.1f s\n",
+                    static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
+                    messages / 1e6, one_sided / 1e6, took.count());
+        std::fflush(stdout);
+        return failed;
+    }
+
+    struct Seen {
+        std::uint64_t seed;
+        SteadyClock::time_point since;
+    };
+    const Options& options_;
+    Progress* progress_ = nullptr; // shared with the children
+    std::vector<pid_t> children_;  // 0: has ended
+    std::vector<Seen> seen_;
+    SteadyClock::time_point end_;
+};
+
+int replay(const Options& options) {
+    std::ifstream file(options.program);
+    std::stringstream text;
+    text << file.rdbuf();
+    Program program;
+    std::string problem;
+    if (!file || !read(text.str(), program, problem)) {
+        std::fprintf(stderr, "%s cannot be read: %s\n", options.program.c_str(), problem.c_str());
+        return 2;
+    }
+    if (options.shrink) {
+        shrink_and_show(program, "again");
+        return 0;
+    }
+    const Outcome outcome = run_program(program);
+    show(outcome.problems.empty() ? "passed" : "failed", outcome);
+    return outcome.problems.empty() ? 0 : 1;
+}
+
+[[noreturn]] void usage() {
+    std::fputs("adaptib_sim_torture [--seed N | --seeds FROM..[TO]] [--seconds S] [--jobs J]\n"
+               "                    [--shrink] [--print] | --program FILE [--shrink]\n"
+               "Without seeds it begins with 1; without seconds and a last seed, it does not end.\n"
+               "--print prints the program of --seed instead of running it.\n",
+               stderr);
+    std::exit(2);
+}
+
+std::uint64_t number(std::string_view text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size()) {
+        usage();
+    }
+    return value;
+}
+
+Options parse(const std::vector<std::string_view>& arguments) {
+    Options options;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const std::string_view name = arguments[i];
+        if (name == "--shrink" || name == "--print") {
+            (name == "--shrink" ? options.shrink : options.print) = true;
+            continue;
+        }
+        if (++i == arguments.size()) {
+            usage();
+        }
+        const std::string_view value = arguments[i];
+        if (name == "--seed") {
+            options.first = options.last = number(value);
+        } else if (name == "--seeds") {
+            const std::size_t dots = value.find("..");
+            if (dots == std::string_view::npos) {
+                usage();
+            }
+            options.first = number(value.substr(0, dots));
+            if (value.size() > dots + 2) {
+                options.last = number(value.substr(dots + 2));
+            }
+        } else if (name == "--seconds") {
+            options.seconds = number(value);
+        } else if (name == "--jobs") {
+            options.jobs = std::max<std::uint64_t>(1, number(value));
+        } else if (name == "--program") {
+            options.program = value;
+        } else {
+            usage();
+        }
+    }
+    return options;
+}
+
+int torture(const Options& options) {
+    if (!options.program.empty()) {
+        return replay(options);
+    }
+    if (options.print) {
+        std::fputs(print(random_program(options.first)).c_str(), stdout);
+        return 0;
+    }
+    return Jobs(options).run() ? 0 : 1;
+}
+
+} // namespace
+
+} // namespace adaptib::torture
+
+int main(int count, char** arguments) {
+    return adaptib::torture::torture(adaptib::torture::parse({arguments + 1, arguments + count}));
+}
