@@ -105,12 +105,11 @@ TEST_F(Pool, NothingIsKeptOfAPeerThatDisconnects) {
     const auto peer = open_peer(1);
     EXPECT_TRUE(pool.takes(*peer));
     EXPECT_FALSE(ConnectionPool(0, world_.counters).takes(*peer));
-    for (bool Peer::*member :
-         {&Peer::ending, &PeerEnding::released, &Peer::session, &PeerSession::disconnect_sent,
-          &Peer::ending, &PeerEnding::disconnect_received}) {
-        (*peer).*member = true;
+    for (bool* state : {&peer->ending.released, &peer->session.disconnect_sent,
+                        &peer->ending.disconnect_received}) {
+        *state = true;
         EXPECT_FALSE(pool.takes(*peer));
-        (*peer).*member = false;
+        *state = false;
     }
 }
 

@@ -504,8 +504,6 @@ private:
     }
     void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
 
-    static Status check(const opal_common_adaptib_one_sided_t& operation);
-
     // active.cc
     bool transmit_parts(SendRequest& request);
     void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
