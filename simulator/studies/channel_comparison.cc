@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The studies of AQPS's programs (study/channel_comparison.h).
+// The studies of AQPS's programs (simulator/studies/channel_comparison.h).
 #include "simulator/studies/channel_comparison.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // Paper: a process opens an epoch, issues 16 MPI_Put and 16 MPI_Get of the same size and ends it,
 // several times; the maximum throughput in 10^6 bytes/s. "In order" only one direction of the links
 // is busy at a time; with reordering, puts and gets in turns, "almost" the peak of both directions
-// is reached. MVAPICH2, load balanced fragmentation; two clusters (study/one_sided.cc).
+// is reached. MVAPICH2, load balanced fragmentation; two clusters (simulator/studies/one_sided.cc).
 // Here: the production core, operations as its BTL starts them, with one rail and with two, sizes
 // from 4 KiB to 1 MiB, on today's hosts to 2 MiB, so that epochs are as long. As asked for:
 // `interleave` 0, puts first. Interleaved: `interleave` at its default, puts first, and gets first.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Puts and gets over two rails against one (Vishnu, 5.3.2 and 5.3.3, figures 5.4 to 5.13).
 //
-// Paper: MVAPICH2 on two clusters (study/one_sided.cc), load balanced fragmentation; peak bandwidth
-// of MPI_Put and MPI_Get, of puts of both processes at a time, and the latency of large ones.
+// Paper: MVAPICH2 on two clusters (simulator/studies/one_sided.cc), load balanced fragmentation;
+// peak bandwidth of MPI_Put and MPI_Get, of puts of both processes at a time, and the latency of
+// large ones.
 // Here: the production core, operations as its BTL starts them, `striping_policy` auto; 64
 // operations under way, sizes from 1 KiB to 1 MiB. MB are 10^6 bytes. Latency: of one operation
 // until it is complete.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SimulatedRanks: the complete cores of a simulated world (sim/ranks.h) as ranks of a replay.
+// SimulatedRanks: the complete cores of a simulated world (simulator/torture/ranks.h) as ranks of a
+// replay.
 //
 // Purpose: sends two-sided messages between contiguous buffers and reports their end to a Waiter;
 // makes the usual worlds in one call.

@@ -49,7 +49,8 @@ struct Panel {
 
 class Study {
 public:
-    // `machine`: the model in use (sim/machine.h), or other text for the picture's head.
+    // `machine`: the model in use (simulator/network/machine.h), or other text for the picture's
+    // head.
     Study(std::string name, std::string title, std::string machine);
 
     // Adds an option of the study; --check, --quick, --seed and --output exist already.

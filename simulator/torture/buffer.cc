@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pieces, guards and gaps (sim/buffer.h).
+// Pieces, guards and gaps (simulator/torture/buffer.h).
 #include "simulator/torture/buffer.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operations of a driver, in the steps of interface/two_sided.cc (sim/driver.h).
+// The operations of a driver, in the steps of interface/two_sided.cc (simulator/torture/driver.h).
 #include "simulator/torture/driver.h"
 
 namespace adaptib::torture {

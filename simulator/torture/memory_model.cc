@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Candidate puts for each byte, and the chain of atomics (sim/memory_model.h).
+// Candidate puts for each byte, and the chain of atomics (simulator/torture/memory_model.h).
 #include "simulator/torture/memory_model.h"
 
 #include <algorithm>

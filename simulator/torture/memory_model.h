@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory model: checks the results of gets and atomics, and the final content of memory.
 //
-// Purpose: as sim/model.h, for one-sided operations. These are not ordered: of operations that
-// overlap in time either may come first; an operation that had completed when another one started
-// comes before it.
+// Purpose: as simulator/torture/model.h, for one-sided operations. These are not ordered: of
+// operations that overlap in time either may come first; an operation that had completed when
+// another one started comes before it.
 //   * A byte that a get returns, or that memory holds at the end, comes from a put that had
 //     started, or from the first content; but not from a put that a later put, complete before the
 //     get started, has replaced.

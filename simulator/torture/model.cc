@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rules of matching, as bounds on the times of arrival (sim/model.h).
+// The rules of matching, as bounds on the times of arrival (simulator/torture/model.h).
 #include "simulator/torture/model.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Starts and records operations, and handles their completions (sim/runner.h).
+// Starts and records operations, and handles their completions (simulator/torture/runner.h).
 #include <algorithm>
 
 #include "simulator/torture/payload.h"

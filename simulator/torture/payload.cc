@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of noise and its digests (sim/payload.h).
+// The table of noise and its digests (simulator/torture/payload.h).
 #include "simulator/torture/payload.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs as text, and their parameters (sim/program.h; random_program.cc makes them).
+// Programs as text, and their parameters (simulator/torture/program.h; random_program.cc makes
+// them).
 #include "simulator/torture/program.h"
 
 #include <algorithm>

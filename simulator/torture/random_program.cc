@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Makes a program from a seed (sim/program.h).
+// Makes a program from a seed (simulator/torture/program.h).
 //
 // The choices and their frequencies aim at the places where protocols change: sizes around each
 // limit, few tags and contexts so that patterns meet, receives before and after their messages,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cores over a simulated world (sim/ranks.h).
+// Cores over a simulated world (simulator/torture/ranks.h).
 #include "simulator/torture/ranks.h"
 
 #include <algorithm>

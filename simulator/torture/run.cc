@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The course of a run: turns, the end, the verdict (sim/runner.h).
+// The course of a run: turns, the end, the verdict (simulator/torture/runner.h).
 #include "simulator/torture/run.h"
 
 #include <algorithm>

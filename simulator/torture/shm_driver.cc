@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cores over shared memory in one process (sim/shm_driver.h).
+// Cores over shared memory in one process (simulator/torture/shm_driver.h).
 #include "simulator/torture/shm_driver.h"
 
 #include <algorithm>

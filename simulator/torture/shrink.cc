@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attempts to make a failing program smaller (sim/shrink.h).
+// Attempts to make a failing program smaller (simulator/torture/shrink.h).
 #include "simulator/torture/shrink.h"
 
 #include <algorithm>

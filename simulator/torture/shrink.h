@@ -3,7 +3,7 @@
 //
 // Purpose: delta debugging over operations, then ranks, parameters and sizes, until nothing more
 // can be left out.
-// May touch: sim/program.h.
+// May touch: simulator/torture/program.h.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cores over a simulated world (sim/sim_driver.h).
+// Cores over a simulated world (simulator/torture/sim_driver.h).
 #include "simulator/torture/sim_driver.h"
 
 #include <utility>

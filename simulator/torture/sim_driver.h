@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cores over a simulated world (sim/ranks.h), in virtual time.
+// Cores over a simulated world (simulator/torture/ranks.h), in virtual time.
 //
 // A program describes its world in lines "world NAME VALUE": machine (a name of
 // simulator/network/machine.h), hosts, leaves (0: a crossbar; else a fat tree of as many, with

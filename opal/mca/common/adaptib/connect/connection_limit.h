@@ -5,7 +5,7 @@
 // datagrams. While any peer waits, the connections are checked every millisecond; the one that was
 // idle longest is closed (closings.h), if it was idle for a millisecond at least: otherwise
 // connections would only be passed around.
-// Peers that are chosen as the busiest (core/selection.cc) are served first, and for them a
+// Peers that are chosen as the busiest (core/channel_selection.h) are served first, and for them a
 // connection that is not chosen is closed even if it is not idle. Chosen connections count as idle
 // only after 100 ms (or a period), unless a one-sided operation waits, which cannot do without a
 // connection.

@@ -2,8 +2,8 @@
 // SharingRules: which peers may be connected over shared queue pairs, and which are.
 //
 // Purpose: the policy (Sharing), the paths to the peer, the room for queue pairs of its own
-// and the activity of the peer decide. The selection of channels (core/selection.cc) decides for
-// single peers, and limits the number of those that share for the sake of small messages.
+// and the activity of the peer decide. The selection of channels (core/channel_selection.h) decides
+// for single peers, and limits the number of those that share for the sake of small messages.
 // Threads: one at a time.
 // May touch: base/, channel/, peer/.
 #pragma once

@@ -5,7 +5,7 @@
 // Purpose: once per period the messages of each peer are counted, in both directions: a connection
 // serves both, so its two ends see the same number. Counting costs nothing per message, since
 // messages are numbered. For the peers that select/selector.h chooses a connection is requested; if
-// need be, connections of others are closed for them (connect/limits.cc). With dynamically
+// need be, connections of others are closed for them (connect/connection_limit.h). With dynamically
 // connected queue pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
 // Threads: one at a time (the core's lock).
 // Source: Takagi et al., section 3.
