@@ -153,8 +153,10 @@ bool Timeline::schedule(World& world, const std::vector<Fault>& faults,
         if (fault.where >= places) {
             text = to_text({fault});
             text.back() = '"'; // replaces the newline
-            text = "\"" + text + " names what the world has not: it has " + std::to_string(places) +
-                   " of them.";
+            text.insert(0, "\"");
+            text.append(" names what the world has not: it has ")
+                .append(std::to_string(places))
+                .append(" of them.");
             return false;
         }
         timeline->due_.push_back(std::make_unique<Due>(*timeline, fault));

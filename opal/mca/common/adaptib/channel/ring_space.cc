@@ -60,7 +60,7 @@ void RingSpace::grow(std::uint64_t wanted, std::uint64_t needed, const RingPoste
         note_room(static_cast<std::uint32_t>(whole));
         return true;
     };
-    refused_ = !get(std::max<std::uint64_t>(2 * memory_, wanted + 1)) && !get(needed + 1);
+    refused_ = !get(std::max(2 * std::uint64_t{memory_}, wanted + 1)) && !get(needed + 1);
     laps_ = 0;
 }
 

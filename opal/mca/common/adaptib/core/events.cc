@@ -38,9 +38,12 @@ void Core::on_connect_failed(Peer& peer, Status status, const std::string& what)
     for (std::uint32_t i = peer.contact.route.local.first;
          i < peer.contact.route.local.end() && why.empty(); ++i) {
         why = rails_[i]->last_error_text();
-        why = why.empty() || what.find(why) != std::string::npos
-                  ? ""
-                  : "; rail " + rails_[i]->info().name + ": " + why;
+        if (what.find(why) != std::string::npos) {
+            why.clear();
+        }
+        if (!why.empty()) {
+            why.insert(0, "; rail " + rails_[i]->info().name + ": ");
+        }
     }
     protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")" + why);
 }

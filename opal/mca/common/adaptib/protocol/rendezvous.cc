@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous: an RTS (`rendezvous`) is sent, or is matched; who moves the data, and how; how it
 // ends.
-#include <algorithm>
-
 #include "protocol/rendezvous.h"
+
+#include <algorithm>
+#include <cassert>
 
 namespace adaptib {
 
@@ -47,6 +48,7 @@ Status Rendezvous::announce(SendRequest& request) {
     body.kind = transfer.kind;
     body.op_kind = request.op_kind;
     if (transfer.kind == SourceKind::direct) {
+        assert(transfer.memory != nullptr);
         body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
         body.key_count = key_count;
         transfer.memory->copy_remote_keys(body.keys);

@@ -122,6 +122,24 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
     ++outstanding_;
 }
 
+// Returns false if the put/get balance holds the transfer.
+bool TransferEngine::plan_if_needed(Transfer& transfer) {
+    const RmaOperation& rma = transfer.rma;
+    if (rma.planned() && rma.connection != transfer.peer.connection.number) [[unlikely]] {
+        interrupt_plan(transfer); // the connection was repaired before all was posted
+    }
+    if (rma.planned()) {
+        return true;
+    }
+    if (transfer.peer.transfers.put_get_balance != nullptr && queue_if_full(transfer)) {
+        return false;
+    }
+    if (find_keys(transfer)) {
+        plan(transfer);
+    }
+    return true;
+}
+
 // Posts stripes while there is room. Completes the transfer, which may be gone afterwards, if
 // nothing is outstanding and it cannot continue. False: it waits, and so do those behind it.
 bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
@@ -140,18 +158,8 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
         wait_to_post(transfer);
         listener_.want_connection(peer);
         return false;
-    } else {
-        if (rma.planned() && rma.connection != transfer.peer.connection.number) [[unlikely]] {
-            interrupt_plan(transfer); // the connection was repaired before all was posted
-        }
-        if (!rma.planned()) {
-            if (transfer.peer.transfers.put_get_balance != nullptr && queue_if_full(transfer)) {
-                return true;
-            }
-            if (find_keys(transfer)) {
-                plan(transfer);
-            }
-        }
+    } else if (!plan_if_needed(transfer)) {
+        return true;
     }
     // One start time for all stripes posted here: a stripe posted late, since posting the others
     // takes time, also ends late.
@@ -342,7 +350,7 @@ void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
         counters_.spread_fallbacks += after.fallbacks - before.fallbacks;
         for (std::uint32_t i = 0; i < transfer.peer.lanes.subchannels.size(); ++i) {
             counters_.*kPathWeights[i] =
-                static_cast<std::uint64_t>(1000 * scheduler.weight(mix, i) + 0.5);
+                static_cast<std::uint64_t>(std::llround(1000 * scheduler.weight(mix, i)));
         }
     }
 }

@@ -121,6 +121,7 @@ private:
     // Returns false if the transfer waits for room, or for the connection. `offered`: the
     // subchannel behind which it was the first that waited.
     bool post_stripes(Transfer& transfer, std::uint32_t offered = kNoSubchannel);
+    bool plan_if_needed(Transfer& transfer);
     void count_posted(Transfer& transfer, Nanoseconds begun);
     static bool may_repeat(const Transfer& transfer, WorkStatus status);
     void plan_left(Transfer& transfer);

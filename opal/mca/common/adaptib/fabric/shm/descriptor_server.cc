@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t kRequestMagic = 0x7165'7220'6d68'7361u; // "ashm req"
 constexpr std::uint32_t kMostNames = 16;                        // to try if some are taken
-constexpr std::size_t kStack = 256 * 1024;                      // address space; one page is used
+constexpr std::size_t kStack = 256 * kKiB;                      // address space; one page is used
 constexpr useconds_t kPause = 10'000; // microseconds after a socket error that may pass
 constexpr char kGranted = 1;          // contents of an answer
 constexpr char kWrongKey = 2;
