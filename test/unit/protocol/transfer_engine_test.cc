@@ -25,10 +25,12 @@ struct CountedTransfer final : Transfer {
         rma.remote_key_count = 2;
         rma.remote_keys[0] = rma.remote_keys[1] = kKey;
         rma.length = kLength;
+        rma.local = data.data();
     }
     void on_rma_done() override { ++ended; }
 
     Registration nothing;
+    std::vector<std::byte> data = std::vector<std::byte>(kLength);
     int ended = 0;
 };
 
