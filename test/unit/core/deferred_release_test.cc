@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Deferred release (Core::release_or_defer): in a ping-pong, a process releases the slot of a long
-// message after its own reply, with the habits of processors where that pays.
+// Deferred release (RingPoller::release_or_defer): in a ping-pong, a process releases the slot of a
+// long message after its own reply, with the habits of processors where that pays.
 #include <gtest/gtest.h>
 
 #include "channel/ring_habits.h"

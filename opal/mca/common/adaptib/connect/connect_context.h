@@ -31,7 +31,7 @@ namespace adaptib {
 
 class ConnectionListener {
 public:
-    virtual void on_ring_offered(Peer& peer) = 0; // poll peer.ring_in from now on
+    virtual void on_ring_offered(Peer& peer) = 0; // poll peer.in.ring from now on
     virtual void on_connected(Peer& peer) = 0;
     // No connection for now: refused, or closed. Work that waits for one may go another way.
     virtual void on_unconnected(Peer& peer) = 0;
@@ -46,7 +46,7 @@ public:
     virtual void on_interrupted(Peer& peer) = 0;
     // The peer's queue pairs are destroyed, and have not completed the work under way.
     virtual void on_abandoned(Peer& peer) = 0;
-    // Keep what ring_out may have lost: it is destroyed next.
+    // Keep what peer.out.ring may have lost: it is destroyed next.
     virtual void on_fenced(Peer& peer) = 0;
     // The connection could not be made anew for `lasted`.
     virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;

@@ -51,8 +51,8 @@ public:
         : context_(context), queue_pairs_(queue_pairs), draining_(draining), listener_(listener) {}
 
     // Called when a path of the connection has failed, or the peer says so: makes the connection
-    // anew, if the peer has one, as soon as progress is made. REQUIRES: peer.repairable, or the
-    // state is not open.
+    // anew, if the peer has one, as soon as progress is made. REQUIRES: peer.session.repairable, or
+    // the state is not open.
     void begin(Peer& peer);
     // Same as begin() if there is a path that the connection lacks, once the work under way is
     // over.

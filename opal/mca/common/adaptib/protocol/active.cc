@@ -37,7 +37,7 @@ bool Protocol::transmit_parts(SendRequest& request) {
     if (from == nullptr) {
         fragment_.resize(std::max<std::size_t>(fragment_.size(), data.bytes));
         if (!gather_all(data, 0, fragment_.data(), data.bytes).ok()) {
-            complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+            completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
             return true;
         }
         from = fragment_.data();
@@ -59,7 +59,7 @@ bool Protocol::transmit_parts(SendRequest& request) {
             return false;
         }
         if (!status.ok()) {
-            complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+            completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
             on_peer_failed(peer, reason_text(status.reason()));
             report_peer_failure(peer);
             return true;
@@ -67,7 +67,7 @@ bool Protocol::transmit_parts(SendRequest& request) {
         request.parts_sent += static_cast<std::uint32_t>(bytes);
         note_sent(peer);
     }
-    complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, data.bytes);
+    completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, data.bytes);
     return true;
 }
 

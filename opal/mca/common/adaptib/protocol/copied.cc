@@ -81,7 +81,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
     flush_epochs_.leave(operation.epoch);
     staging(operation.peer).give(std::move(operation.block));
     delete &operation;
-    complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);
+    completions_.complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);
 }
 
 } // namespace adaptib

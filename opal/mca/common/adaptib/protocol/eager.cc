@@ -53,7 +53,7 @@ void Protocol::on_sync_ack(Peer& peer, const IdBody& body) {
         return;
     }
     waiting_acks_.remove(body.id);
-    complete(*request->user, OPAL_COMMON_ADAPTIB_SUCCESS, request->data.bytes);
+    completions_.complete(*request->user, OPAL_COMMON_ADAPTIB_SUCCESS, request->data.bytes);
 }
 
 } // namespace adaptib

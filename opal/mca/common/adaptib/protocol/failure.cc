@@ -48,7 +48,7 @@ void Protocol::report_peer_failure(Peer& peer) {
 
 void Protocol::on_send_lost(SendRequest& request) {
     if (request.id == 0 && request.transfer == nullptr) { // else it ends with those
-        complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
 }
 
@@ -64,7 +64,7 @@ void Protocol::fail_pending(Peer& peer) {
     });
     for (SendRequest* request : unanswered) {
         waiting_acks_.remove(request->id);
-        complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+        completions_.complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
 }
 
@@ -79,7 +79,7 @@ void Protocol::fail_receives(Peer& peer) {
     });
     for (ReceiveRequest* request : lost) {
         matcher_.cancel(*request);
-        complete(request->user(), OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+        completions_.complete(request->user(), OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
 }
 

@@ -153,7 +153,7 @@ void Protocol::on_one_sided_done(OneSided& operation) {
     one_sided_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);
-    complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);
+    completions_.complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);
 }
 
 } // namespace adaptib

@@ -67,7 +67,7 @@ void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelop
     if (failure == OPAL_COMMON_ADAPTIB_SUCCESS && message_bytes > request.data.bytes) {
         status = OPAL_COMMON_ADAPTIB_TRUNCATED;
     }
-    complete(user, status, received);
+    completions_.complete(user, status, received);
 }
 
 } // namespace adaptib

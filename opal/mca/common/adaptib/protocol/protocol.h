@@ -413,9 +413,6 @@ private:
     void note_sent(Peer& peer);
 
     // completion of requests
-    void complete(UserRequest& user, int status, Bytes bytes) {
-        completions_.complete(user, status, bytes);
-    }
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
     void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
                           Bytes received, int failure);
@@ -444,7 +441,7 @@ private:
         }
         UserRequest& user = request.user();
         fill(user, request.data.base, envelope, payload, length);
-        complete(user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
+        completions_.complete(user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
     }
     [[gnu::always_inline]] static void fill(UserRequest& user, void* base, const Envelope& envelope,
                                             const std::byte* payload, Bytes length) {
@@ -485,9 +482,9 @@ private:
     void want_connection(Peer& peer) override { connections_.request(peer); }
     void on_failure(const std::string& text) override { listener_.on_failure(text); }
     void on_sent(SendRequest& request, bool failed) override {
-        complete(*request.user,
-                 failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
-                 failed ? 0 : request.data.bytes);
+        completions_.complete(
+            *request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+            failed ? 0 : request.data.bytes);
     }
     void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
                      int failure) override {

@@ -49,7 +49,7 @@ protected:
 
 class RegionKeys {
 public:
-    // `rails`: those that Peer::route names.
+    // `rails`: those that PeerContact::route names.
     RegionKeys(RailList rails, Counters& counters, RegionKeysListener& listener)
         : rails_(rails), counters_(counters), listener_(listener) {}
 

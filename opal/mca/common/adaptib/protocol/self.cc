@@ -20,7 +20,7 @@ void Protocol::send_to_self(SendRequest& request) {
     InboundMessage* message =
         store(request.envelope, request.data.bytes, copied ? request.data.bytes : 0);
     if (message == nullptr) {
-        complete(*request.user, OPAL_COMMON_ADAPTIB_NO_MEMORY, 0);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_NO_MEMORY, 0);
         return;
     }
     if (!copied) {
@@ -28,10 +28,10 @@ void Protocol::send_to_self(SendRequest& request) {
         message->own = &request;
     } else if (!gather_all(request.data, 0, message->payload(), request.data.bytes).ok()) {
         discard(*message);
-        complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
         return;
     } else {
-        complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
     }
     matcher_.add_unexpected(*message);
 }
@@ -42,7 +42,7 @@ void Protocol::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
     const bool failed = taken > 0 && !copy(send.data, receive.data, taken).ok();
     const int status = failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS;
     complete_receive(receive, send.envelope, send.data.bytes, taken, status);
-    complete(*send.user, status, send.data.bytes);
+    completions_.complete(*send.user, status, send.data.bytes);
 }
 
 // Copies in pieces through a buffer, unless one side is contiguous. A packer stops at the end of an

@@ -83,7 +83,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
     if (!packed.ok()) [[unlikely]] {
         peer.abandon(length);
         waiting_acks_.remove(request.id);
-        complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
         return true;
     }
     MessageHeader header = header_of(request, length);
@@ -94,7 +94,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
             return false;
         }
         if (body == 0) { // otherwise the request is in waiting_acks_, and on_peer_failed ends it
-            complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+            completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
         }
         on_peer_failed(peer, reason_text(status.reason()));
         report_peer_failure(peer);
@@ -103,7 +103,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
     request.sent = true;
     note_sent(peer);
     if (body == 0) {
-        complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
     } else {
         on_own_send_waits();
     }

@@ -2,9 +2,9 @@
 // SendFlow: the order of the messages that this process sends to each peer.
 //
 // Purpose: a message that finds no room on the peer's channel is pending: it waits in
-// Peer::pending, and all later ones wait behind it. SendFlow sends pending messages when there is
-// room, sends and keeps control messages, holds requests during a disconnect or while the peer
-// takes no messages (Peer::queued), and puts messages that a repair finds in doubt before the
+// PeerOut::pending, and all later ones wait behind it. SendFlow sends pending messages when there
+// is room, sends and keeps control messages, holds requests during a disconnect or while the peer
+// takes no messages (PeerEnding::queued), and puts messages that a repair finds in doubt before the
 // others. Requests and fragments are its owner's, which sends them when SendFlow says so.
 //
 //     send_flow.cc    control messages; pending and queued sends
@@ -84,7 +84,7 @@ public:
 
     // Puts up the barrier: nothing is sent until resume(). REQUIRES: it is not there.
     void interrupt(Peer& peer);
-    // Keeps the messages posted into peer.ring_out that may be lost.
+    // Keeps the messages posted into peer.out.ring that may be lost.
     void on_fenced(Peer& peer);
     // Takes the barrier away, and sends what waited behind it.
     void resume(Peer& peer);
@@ -111,8 +111,8 @@ private:
     Counters& counters_;
     SendFlowListener& listener_;
     IntrusiveList<Peer, &Peer::flow, &PeerFlow::stalled_link> stalled_; // peers with pending sends
-    std::size_t queued_ = 0;                                            // sends in Peer::queued
-    std::vector<Peer*> stalled_now_;                                    // scratch of retry
+    std::size_t queued_ = 0;         // sends in PeerEnding::queued
+    std::vector<Peer*> stalled_now_; // scratch of retry
 };
 
 } // namespace adaptib

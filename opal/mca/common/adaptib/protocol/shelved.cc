@@ -88,7 +88,7 @@ void Protocol::fail_shelved(Peer& peer, WaitingTransfer& record) {
     --peer.transfers.one_sided;
     --peer.transfers.users;
     --peer.transfers.rma_operations;
-    complete(user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+    completions_.complete(user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
 }
 
 // Destroys shelved records at the end, so that no registration is left in use.
