@@ -22,6 +22,7 @@ xz-utils            unit asan tsan routes vm
 python3-minimal     check mpi clients
 python3             bench study
 valgrind            instructions
+mpich               mpich
 clang-format        check
 clang               asan fuzz
 libclang-rt-14-dev  asan fuzz

@@ -271,7 +271,7 @@ namespace {
     CompletedList completed;
     int events = 0;
     {
-        const std::unique_lock lock(core->mutex, std::try_to_lock);
+        const std::unique_lock lock(core->lock, std::try_to_lock);
         if (!lock.owns_lock() || core->inside) {
             return 0;
         }
@@ -355,11 +355,11 @@ namespace {
 void report_broken(void* context, Peer& peer) {
     auto* core = static_cast<opal_common_adaptib_core*>(context);
     if (*core->threads) {
-        core->mutex.unlock();
+        core->lock.unlock();
     }
     core->broken(core->broken_context, handle_of(core, &peer));
     if (*core->threads) {
-        core->mutex.lock();
+        core->lock.lock();
     }
 }
 

@@ -7,10 +7,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/biased_lock.h"
 #include "common_adaptib.h"
 #include "common_adaptib_active.h"
 #include "common_adaptib_two_sided.h"
@@ -60,7 +60,7 @@ struct opal_common_adaptib_core {
     void* active_context = nullptr;
     opal_common_adaptib_broken_t broken = nullptr;
     void* broken_context = nullptr;
-    std::mutex mutex;
+    adaptib::BiasedLock lock;
     adaptib::MonotonicClock clock;
     adaptib::Random random{0};
     adaptib::CallbackBootstrap bootstrap;
@@ -74,12 +74,12 @@ class Guard {
 public:
     explicit Guard(opal_common_adaptib_core* core) : core_(*core->threads ? core : nullptr) {
         if (core_ != nullptr) {
-            core_->mutex.lock();
+            core_->lock.lock();
         }
     }
     ~Guard() {
         if (core_ != nullptr) {
-            core_->mutex.unlock();
+            core_->lock.unlock();
         }
     }
     Guard(const Guard&) = delete;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// BiasedLock: a mutex that costs next to nothing while one thread alone takes it.
+//
+// Purpose: a program that asks for MPI_THREAD_MULTIPLE and then calls MPI from one thread, or from
+// one thread per endpoint, should not pay for atomic instructions in each call. After a thread has
+// taken the lock many times in a row, the lock is biased to it: from then on this thread enters by
+// a store and a load, and leaves by a store, all of them plain. The first other thread that wants
+// the lock revokes the bias: it makes every processor that runs a thread of this process execute a
+// memory barrier (membarrier(2)), after which either the owner sees that the bias is gone, or the
+// revoker sees the owner inside and waits. Then the lock is an ordinary mutex, until again one
+// thread takes it many times in a row; each revocation doubles how often, since a bias that does
+// not last costs more than it saves.
+//
+// Threads: any. Not recursive. A thread that ends while the lock is biased to it leaves nothing
+// behind. Where membarrier is missing, and under ThreadSanitizer, which does not know it, the lock
+// is a mutex.
+// Source: Dice, Moir, Scherer: Quickly Reacquirable Locks, 2003; membarrier(2).
+// May touch: nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace adaptib {
+
+class BiasedLock {
+public:
+    static constexpr std::uint32_t kBiasAfter = 64;         // times in a row, at first
+    static constexpr std::uint32_t kBiasAtMost = 1u << 22u; // bound of the doubling
+
+    [[gnu::always_inline]] void lock() {
+        if (!enter_as_owner()) [[unlikely]] {
+            lock_shared();
+        }
+    }
+    // Does not disturb an owner that is inside.
+    bool try_lock() { return enter_as_owner() || try_lock_shared(); }
+    // REQUIRES: this thread has the lock.
+    [[gnu::always_inline]] void unlock() {
+        if (shared_) [[unlikely]] {
+            unlock_shared();
+        } else {
+            inside_.store(false, std::memory_order_release);
+        }
+    }
+
+    // Number of revocations so far; for tests and reports. Any thread.
+    std::uint64_t revocations() const { return revocations_.load(std::memory_order_relaxed); }
+
+private:
+    using Thread = std::uintptr_t; // 0: none
+
+    static Thread this_thread() { return reinterpret_cast<Thread>(__builtin_thread_pointer()); }
+    // The compiler must not move the load before the store; the processor may, which is what the
+    // revoker's barrier is for.
+    [[gnu::always_inline]] bool enter_as_owner() {
+        if (owner_.load(std::memory_order_relaxed) != this_thread()) {
+            return false;
+        }
+        inside_.store(true, std::memory_order_relaxed);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        if (owner_.load(std::memory_order_relaxed) == this_thread()) [[likely]] {
+            return true;
+        }
+        inside_.store(false, std::memory_order_release);
+        return false;
+    }
+    void lock_shared();
+    bool try_lock_shared();
+    void unlock_shared();
+    void count_entry();
+    bool revoke(bool wait);
+
+    std::atomic<Thread> owner_{0};    // the lock is biased to it; written with mutex_ locked
+    std::atomic<bool> inside_{false}; // the owner has the lock, or tries to enter
+    bool shared_ = false;             // the lock is taken by mutex_; written by its holder
+    std::uint32_t in_a_row_ = 0;      // entries of last_; these three: with mutex_ locked
+    std::uint32_t bias_after_ = kBiasAfter;
+    Thread last_ = 0;
+    std::mutex mutex_;
+    std::atomic<std::uint64_t> revocations_{0};
+};
+
+} // namespace adaptib
