@@ -15,6 +15,7 @@
 
 #include "mtl_adaptib_request.h"
 #include "mtl_adaptib_shortcut.h"
+#include "mtl_adaptib_wait.h"
 
 enum {
     REQUESTS_AT_ONCE = 64
@@ -319,7 +320,7 @@ static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int
     receive.core.complete = blocking_complete;
     rc = start(&receive, buf, count, datatype, src, tag, comm, peer);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
-        ompi_request_wait_completion(&receive.super);
+        ompi_mtl_adaptib_wait_completion(&receive.super);
     } else if (OPAL_COMMON_ADAPTIB_COMPLETE == rc) {
         ompi_mtl_adaptib_received(&receive.super.req_status, &receive.core);
     } else {
@@ -366,6 +367,7 @@ void ompi_mtl_adaptib_shortcut_open(void)
     mca_pml.pml_send = shortcut_send;
     mca_pml.pml_irecv = shortcut_irecv;
     mca_pml.pml_recv = shortcut_recv;
+    ompi_mtl_adaptib_wait_open();
     shortcut.is_in = true;
 }
 
@@ -375,6 +377,7 @@ void ompi_mtl_adaptib_shortcut_close(void)
         return;
     }
     shortcut.is_in = false;
+    ompi_mtl_adaptib_wait_close();
     mca_pml.pml_isend = shortcut.pml.pml_isend;
     mca_pml.pml_send = shortcut.pml.pml_send;
     mca_pml.pml_irecv = shortcut.pml.pml_irecv;

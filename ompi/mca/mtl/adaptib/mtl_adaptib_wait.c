@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Waits of a process whose threads call MPI at the same time (mtl_adaptib_wait.h).
+ */
+#include "ompi_config.h"
+
+#include <stdint.h>
+#include <time.h>
+
+#include "opal/runtime/opal_progress.h"
+
+#include "mtl_adaptib_wait.h"
+
+enum {
+    PASSES_A_LOOK = 16 /* passes of progress between two looks at the clock */
+};
+
+/* A sleep and its wake-up take some tens of microseconds, and a processor that other threads want
+ * should not be kept for much longer than that. */
+static const int64_t LOOK_NANOSECONDS = 100000;
+
+static ompi_request_fns_t original; /* Open MPI's table; no wait: the waits are not replaced */
+
+typedef struct {
+    int passes;
+    int64_t until; /* 0: not known yet */
+} patience_t;
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Makes progress once. Returns false if the time is up. */
+static bool look_again(patience_t *patience)
+{
+    opal_progress();
+    if (0 != ++patience->passes % PASSES_A_LOOK) {
+        return true;
+    }
+    const int64_t now = nanoseconds();
+    if (0 == patience->until) {
+        patience->until = now + LOOK_NANOSECONDS;
+    }
+    return now < patience->until;
+}
+
+/* Null and inactive requests are complete, too. */
+static void look_for_all(size_t count, ompi_request_t **requests)
+{
+    patience_t patience = {0, 0};
+    size_t next = 0;
+
+    do {
+        while (next < count && REQUEST_COMPLETE(requests[next])) {
+            ++next;
+        }
+    } while (next < count && look_again(&patience));
+}
+
+/* Returns true if a wait for any of them would end now. */
+static bool any_has_ended(size_t count, ompi_request_t **requests)
+{
+    bool active = false;
+
+    for (size_t i = 0; i < count; ++i) {
+        if (OMPI_REQUEST_INACTIVE != requests[i]->req_state) {
+            if (REQUEST_COMPLETE(requests[i])) {
+                return true;
+            }
+            active = true;
+        }
+    }
+    return !active;
+}
+
+static void look_for_any(size_t count, ompi_request_t **requests)
+{
+    patience_t patience = {0, 0};
+
+    while (!any_has_ended(count, requests) && look_again(&patience)) {
+    }
+}
+
+void ompi_mtl_adaptib_look_for(ompi_request_t *request)
+{
+    look_for_all(1, &request);
+}
+
+static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
+{
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        look_for_all(1, request);
+    }
+    return original.req_wait(request, status);
+}
+
+static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
+{
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        look_for_all(count, requests);
+    }
+    return original.req_wait_all(count, requests, statuses);
+}
+
+static int wait_any(size_t count, ompi_request_t **requests, int *index,
+                    ompi_status_public_t *status)
+{
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        look_for_any(count, requests);
+    }
+    return original.req_wait_any(count, requests, index, status);
+}
+
+static int wait_some(size_t count, ompi_request_t **requests, int *ended, int *indices,
+                     ompi_status_public_t *statuses)
+{
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        look_for_any(count, requests);
+    }
+    return original.req_wait_some(count, requests, ended, indices, statuses);
+}
+
+void ompi_mtl_adaptib_wait_open(void)
+{
+    if (NULL != original.req_wait) {
+        return;
+    }
+    original = ompi_request_functions;
+    ompi_request_functions.req_wait = wait_one;
+    ompi_request_functions.req_wait_all = wait_all;
+    ompi_request_functions.req_wait_any = wait_any;
+    ompi_request_functions.req_wait_some = wait_some;
+}
+
+void ompi_mtl_adaptib_wait_close(void)
+{
+    if (NULL == original.req_wait) {
+        return;
+    }
+    ompi_request_functions.req_wait = original.req_wait;
+    ompi_request_functions.req_wait_all = original.req_wait_all;
+    ompi_request_functions.req_wait_any = original.req_wait_any;
+    ompi_request_functions.req_wait_some = original.req_wait_some;
+    original.req_wait = NULL;
+}

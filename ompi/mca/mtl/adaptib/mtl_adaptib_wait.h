@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Waits of a process whose threads call MPI at the same time.
+ *
+ * Open MPI lets one of the threads that wait make progress and puts the others to sleep: each
+ * message for one of these costs a wake-up, two calls of the system and a change of threads. So the
+ * four waits of Open MPI's table of request functions are replaced: a thread first makes progress
+ * by itself until what it waits for has ended, for at most ompi_mtl_adaptib_look_for; then Open
+ * MPI's function takes over, which finds the requests complete, or sleeps. In a process with one
+ * thread, Open MPI's functions are called at once.
+ *
+ * Threads. open and close are called while no thread communicates; the rest by any thread.
+ *
+ * May touch: Open MPI's headers.
+ */
+#ifndef MTL_ADAPTIB_WAIT_H
+#define MTL_ADAPTIB_WAIT_H
+
+#include "ompi_config.h"
+
+#include "ompi/request/request.h"
+#include "opal/threads/threads.h"
+
+BEGIN_C_DECLS
+
+void ompi_mtl_adaptib_wait_open(void);
+void ompi_mtl_adaptib_wait_close(void);
+
+/* Makes progress until the request is complete, or for a while. */
+void ompi_mtl_adaptib_look_for(ompi_request_t *request);
+
+/* As ompi_request_wait_completion. */
+static inline void ompi_mtl_adaptib_wait_completion(ompi_request_t *request)
+{
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        ompi_mtl_adaptib_look_for(request);
+    }
+    ompi_request_wait_completion(request);
+}
+
+END_C_DECLS
+
+#endif /* MTL_ADAPTIB_WAIT_H */
