@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Names of processes and of their endpoints.
+//
+// Purpose: a process has one core, or several, its endpoints, each of which peers take for a
+// process of its own. A name has the job in its upper half; below it the endpoint's number in the
+// upper four bits, and the process's rank in the job.
+// May touch: nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace adaptib {
+
+constexpr unsigned kRankBits = 28;
+constexpr std::uint32_t kMaxEndpoints = 16; // of a process; 32 - kRankBits bits
+constexpr std::uint64_t kMaxRanks = std::uint64_t{1} << kRankBits;
+
+constexpr std::uint64_t job_of(std::uint64_t name) { return name >> 32; }
+constexpr std::uint32_t rank_of(std::uint64_t name) {
+    return static_cast<std::uint32_t>(name & (kMaxRanks - 1));
+}
+constexpr std::uint32_t endpoint_of(std::uint64_t name) {
+    return static_cast<std::uint32_t>(name >> kRankBits) % kMaxEndpoints;
+}
+// Returns the name of the process, which is that of its first endpoint.
+constexpr std::uint64_t process_of(std::uint64_t name) {
+    return name & ~(std::uint64_t{kMaxEndpoints - 1} << kRankBits);
+}
+constexpr std::uint64_t endpoint_name(std::uint64_t process, std::uint32_t endpoint) {
+    return process_of(process) | std::uint64_t{endpoint} << kRankBits;
+}
+
+} // namespace adaptib
