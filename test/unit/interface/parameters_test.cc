@@ -126,7 +126,8 @@ TEST(CounterTable, EachRowIsCompleteAndCanBeRead) {
         EXPECT_GE(table[i].level, 1) << table[i].name;
         EXPECT_LE(table[i].level, 9) << table[i].name;
         EXPECT_TRUE(table[i].kind == OPAL_COMMON_ADAPTIB_COUNTER ||
-                    table[i].kind == OPAL_COMMON_ADAPTIB_LEVEL);
+                    table[i].kind == OPAL_COMMON_ADAPTIB_LEVEL ||
+                    table[i].kind == OPAL_COMMON_ADAPTIB_VALUE);
     }
 }
 

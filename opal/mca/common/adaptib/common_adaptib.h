@@ -93,7 +93,8 @@ opal_common_adaptib_parameters_check(char *text, size_t text_size) OPAL_COMMON_A
 
 typedef enum {
     OPAL_COMMON_ADAPTIB_COUNTER, /* only grows */
-    OPAL_COMMON_ADAPTIB_LEVEL    /* goes up and down */
+    OPAL_COMMON_ADAPTIB_LEVEL,   /* goes up and down */
+    OPAL_COMMON_ADAPTIB_VALUE    /* a value that is measured or learnt, not a number of things */
 } opal_common_adaptib_counter_class_t;
 
 typedef struct {
@@ -102,11 +103,16 @@ typedef struct {
     const char *help;
     opal_common_adaptib_counter_class_t kind;
     int level;             /* 1..9, as MPI_T verbosity */
-    const uint64_t *value; /* written by the core; any thread may read it at any time */
+    const uint64_t *value; /* of the first endpoint; written by its core */
 } opal_common_adaptib_counter_t;
 
 OPAL_COMMON_ADAPTIB_EXPORT const opal_common_adaptib_counter_t *
 opal_common_adaptib_counters(size_t *count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* The value for the whole process: the sum over its endpoints, or of a VALUE the largest one. Any
+ * thread may read it at any time. */
+OPAL_COMMON_ADAPTIB_EXPORT uint64_t opal_common_adaptib_counter_value(
+    const opal_common_adaptib_counter_t *counter) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------
  * The core */
@@ -122,7 +128,7 @@ typedef enum {
 
 typedef struct {
     void *context;
-    uint64_t self;            /* this process: (jobid << 32) | vpid */
+    uint64_t self;            /* this process: (jobid << 32) | vpid; the vpid is below 2^28 */
     uint32_t local_rank;      /* its number among the job's processes on this host */
     uint32_t local_processes; /* the job's processes on this host, with this one; 0: unknown */
     const char *host_name;
@@ -166,7 +172,23 @@ OPAL_COMMON_ADAPTIB_EXPORT const void *
 opal_common_adaptib_core_address(opal_common_adaptib_core_t *core,
                                  size_t *size) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
-/* Makes progress; returns the number of events handled. */
+/* Endpoints: a process has one core, or several if the parameter `endpoints` says so, each with
+ * peers, queues, matching and a lock of its own, so that threads that use different ones do not
+ * hinder each other. core_acquire returns the first; each function that takes a core takes any of
+ * them, and its peers, requests and messages belong to that one. Those that say so are for the
+ * whole process: core_acquire, core_release, core_address, progress, quiesce_messages,
+ * memory_released and process_ended. */
+
+/* The number of endpoints of this process, a power of two; constant. */
+OPAL_COMMON_ADAPTIB_EXPORT uint32_t
+opal_common_adaptib_endpoints(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* Endpoint number `index` of the process; NULL if there is none. */
+OPAL_COMMON_ADAPTIB_EXPORT opal_common_adaptib_core_t *
+opal_common_adaptib_endpoint(opal_common_adaptib_core_t *core,
+                             uint32_t index) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* Makes progress of all endpoints that the calling thread uses, and now and then of the others;
+ * returns the number of events handled. */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_progress(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
@@ -204,6 +226,15 @@ opal_common_adaptib_peer_get(opal_common_adaptib_core_t *core, uint64_t name,
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_offer(opal_common_adaptib_core_t *core, uint64_t name,
                                opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* The number of endpoints of another process, a power of two. May take long; takes no lock.
+ * @retval UNREACHABLE  unknown */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t *core, uint64_t name,
+                                   uint32_t *count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* As peer_get, for endpoint number `endpoint` of the other process. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_peer_at(opal_common_adaptib_core_t *core, uint64_t name, uint32_t endpoint,
+                            opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Data that the caller attaches to a peer; NULL at first. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t *core,

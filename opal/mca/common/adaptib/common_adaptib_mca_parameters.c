@@ -259,7 +259,7 @@ static int counter_get(const mca_base_pvar_t *pvar, void *value, void *object)
     const opal_common_adaptib_counter_t *row = pvar->ctx;
 
     (void) object;
-    *(unsigned long long *) value = __atomic_load_n(row->value, __ATOMIC_RELAXED);
+    *(unsigned long long *) value = opal_common_adaptib_counter_value(row);
     return OPAL_SUCCESS;
 }
 
@@ -273,8 +273,8 @@ static int register_counter(const opal_common_adaptib_counter_t *row,
              row->unit);
     rc = mca_base_component_pvar_register(
         component, row->name, help, (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + row->level - 1),
-        OPAL_COMMON_ADAPTIB_LEVEL == row->kind ? MCA_BASE_PVAR_CLASS_LEVEL
-                                               : MCA_BASE_PVAR_CLASS_COUNTER,
+        OPAL_COMMON_ADAPTIB_COUNTER == row->kind ? MCA_BASE_PVAR_CLASS_COUNTER
+                                                 : MCA_BASE_PVAR_CLASS_LEVEL,
         MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
         MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, counter_get, NULL, NULL,
         (void *) row);

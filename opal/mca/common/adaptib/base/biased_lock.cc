@@ -48,7 +48,7 @@ void BiasedLock::lock_shared() {
     count_entry();
 }
 
-bool BiasedLock::try_lock_shared() {
+bool BiasedLock::try_lock_shared(bool counts) {
     if (!mutex_.try_lock()) {
         return false;
     }
@@ -57,7 +57,9 @@ bool BiasedLock::try_lock_shared() {
         return false;
     }
     shared_ = true;
-    count_entry();
+    if (counts) {
+        count_entry();
+    }
     return true;
 }
 
@@ -68,14 +70,15 @@ void BiasedLock::unlock_shared() {
 
 // The bias holds from this thread's next entry on; until it unlocks, mutex_ keeps others out.
 void BiasedLock::count_entry() {
-    if (last_ != this_thread()) {
-        last_ = this_thread();
+    if (last_.load(std::memory_order_relaxed) != this_thread()) {
+        last_.store(this_thread(), std::memory_order_relaxed);
         in_a_row_ = 0;
         return;
     }
     if (++in_a_row_ >= bias_after_) {
         in_a_row_ = 0;
-        owner_.store(can_bias() ? last_ : 0, std::memory_order_relaxed);
+        biased_at_ = ticks();
+        owner_.store(can_bias() ? this_thread() : 0, std::memory_order_relaxed);
     }
 }
 
@@ -83,7 +86,8 @@ void BiasedLock::count_entry() {
 // Returns false if the owner is inside. REQUIRES: mutex_ is locked by a thread other than the
 // owner.
 bool BiasedLock::revoke(bool wait) {
-    constexpr int kLooks = 1000; // before this thread yields its processor
+    constexpr int kLooks = 1000;                    // before this thread yields its processor
+    constexpr std::uint64_t kLasting = 1ull << 25u; // some 10 ms
     const Thread owner = owner_.load(std::memory_order_relaxed);
     if (owner == 0) {
         return true;
@@ -104,7 +108,8 @@ bool BiasedLock::revoke(bool wait) {
             sched_yield();
         }
     }
-    bias_after_ = std::min(2 * bias_after_, kBiasAtMost);
+    const bool lasted = ticks() - biased_at_ > kLasting;
+    bias_after_ = lasted ? kBiasAfter : std::min(2 * bias_after_, kBiasAtMost);
     revocations_.store(revocations_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return true;
 }

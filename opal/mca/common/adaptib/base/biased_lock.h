@@ -35,7 +35,7 @@ public:
         }
     }
     // Does not disturb an owner that is inside.
-    bool try_lock() { return enter_as_owner() || try_lock_shared(); }
+    bool try_lock() { return enter_as_owner() || try_lock_shared(true); }
     // REQUIRES: this thread has the lock.
     [[gnu::always_inline]] void unlock() {
         if (shared_) [[unlikely]] {
@@ -45,6 +45,16 @@ public:
         }
     }
 
+    // As try_lock(), for a thread that looks after the owner's business: the lock does not count as
+    // taken by it.
+    bool try_lock_to_help() { return enter_as_owner() || try_lock_shared(false); }
+    // Returns true if this thread was the last one that took the lock. Any thread; what it says of
+    // others may be out of date.
+    bool is_mine() const {
+        const Thread owner = owner_.load(std::memory_order_relaxed);
+        return owner == this_thread() ||
+               (owner == 0 && last_.load(std::memory_order_relaxed) == this_thread());
+    }
     // Number of revocations so far; for tests and reports. Any thread.
     std::uint64_t revocations() const { return revocations_.load(std::memory_order_relaxed); }
 
@@ -67,7 +77,7 @@ private:
         return false;
     }
     void lock_shared();
-    bool try_lock_shared();
+    bool try_lock_shared(bool counts);
     void unlock_shared();
     void count_entry();
     bool revoke(bool wait);
@@ -75,9 +85,10 @@ private:
     std::atomic<Thread> owner_{0};    // the lock is biased to it; written with mutex_ locked
     std::atomic<bool> inside_{false}; // the owner has the lock, or tries to enter
     bool shared_ = false;             // the lock is taken by mutex_; written by its holder
-    std::uint32_t in_a_row_ = 0;      // entries of last_; these three: with mutex_ locked
+    std::uint32_t in_a_row_ = 0;      // entries of last_; these four: with mutex_ locked
     std::uint32_t bias_after_ = kBiasAfter;
-    Thread last_ = 0;
+    std::uint64_t biased_at_ = 0; // ticks()
+    std::atomic<Thread> last_{0};
     std::mutex mutex_;
     std::atomic<std::uint64_t> revocations_{0};
 };

@@ -201,6 +201,15 @@ constexpr std::array kTable{
         "never, as in a process that yields its processor when idle (mpi_yield_when_idle) or "
         "whose threads call MPI at the same time."},
     opal_common_adaptib_parameter_t{
+        "endpoints", kString, &g_parameters.endpoints, "1", "", "auto|1|2|4|8|16", 3,
+        "Independent sets of queues, connections and locks of each process (MTL only). With "
+        "several, threads that use different communicators do not wait for each other: a "
+        "communicator belongs to one endpoint, in the order in which communicators are made, and "
+        "is spread over all if it is made with the info keys mpi_assert_no_any_source and "
+        "mpi_assert_no_any_tag. Set it to the number of threads that communicate at the same "
+        "time. auto: the processors that the process may run on, at most 8, if MPI was "
+        "initialized with MPI_THREAD_MULTIPLE, otherwise 1."},
+    opal_common_adaptib_parameter_t{
         "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
         "Size of the blocks through which non-contiguous data is packed and unpacked in a "
         "pipeline."},

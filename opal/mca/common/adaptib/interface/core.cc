@@ -1,160 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C interface over the core (common_adaptib.h): parameters and counters, progress, peers, and
-// the core's life with what only a real process has: its clock, its seed and its fabrics.
+// The C interface over the core (common_adaptib.h): parameters and counters, life, progress, peers.
 //
 // Every function is noexcept. Only lack of memory could throw: making the core and first contact
 // with a peer then return NO_MEMORY; elsewhere in the protocol the process ends.
 // May touch: every folder of the core; no header of Open MPI.
 #include "common_adaptib.h"
 
-#include <sys/random.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <mutex>
 #include <new>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/open_fabrics.h"
+#include "base/process_name.h"
 #include "interface/handle.h"
 
 using namespace adaptib;
 
 namespace {
 
-opal_common_adaptib_core* g_core = nullptr;
-
-// Runs the completion functions, without the lock.
-int report_completed(CompletedList& list) {
-    int count = 0;
-    while (!list.empty()) {
-        UserRequest* user = list.pop();
-        user->complete(user);
-        ++count;
-    }
-    return count;
-}
-
-void report(const opal_common_adaptib_environment_t& environment,
-            opal_common_adaptib_severity_t severity, const std::string& text) {
-    environment.message(environment.context, severity, text.c_str());
-}
-
-std::uint64_t system_seed() {
-    std::uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) {
-        seed = static_cast<std::uint64_t>(MonotonicClock().now().count());
-    }
-    return seed;
-}
-
-// The wire version that this process publishes; a different one only to test that peers refuse it.
-std::uint16_t published_version() {
-    const char* text = std::getenv("ADAPTIB_TEST_WIRE_VERSION");
-    return text == nullptr ? kWireVersion : static_cast<std::uint16_t>(std::atoi(text));
-}
-
-// Ranks of spawned jobs begin with 0 again, so the path of such a process has its job's number
-// before the rank.
-std::string source_map_path(const std::string& path, std::uint64_t self) {
-    constexpr std::uint64_t kFirstJob = 1;
-    const std::uint64_t job = self >> 32 & 0xffff;
-    return path + "." + (job > kFirstJob ? std::to_string(job) + "." : "") +
-           std::to_string(self & 0xffffffffu);
-}
-
-// Returns false, after a message, if the file cannot be written. Existing content is kept until the
-// end.
-bool can_write(opal_common_adaptib_core& core, const std::string& path) {
-    std::FILE* file = std::fopen(path.c_str(), "a");
-    if (file == nullptr) {
-        report(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
-               "The parameter opal_common_adaptib_source_map has the value \"" +
-                   std::string(process_parameters().source_map) + "\", but " + path +
-                   " cannot be written: " + std::strerror(errno) +
-                   ". Name a path in a directory that each host has, or none.");
-        return false;
-    }
-    std::fclose(file);
-    return true;
-}
-
-void write_source_map(opal_common_adaptib_core& core) {
-    const std::string text = core.core->source_map();
-    std::FILE* file = std::fopen(core.source_map.c_str(), "w");
-    bool written = file != nullptr;
-    written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    written = (file == nullptr || std::fclose(file) == 0) && written;
-    if (!written) {
-        report(core.environment, OPAL_COMMON_ADAPTIB_NOTICE,
-               core.source_map + " could not be written: " + std::strerror(errno));
-    }
-}
-
-int open_core(opal_common_adaptib_core& core) {
-    const Parameters& parameters = process_parameters();
-    std::string text;
-    if (!check_parameters(parameters, text)) {
-        report(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
-        return OPAL_COMMON_ADAPTIB_BAD_PARAM;
-    }
-    if (std::string_view(parameters.source_map) != "none") {
-        core.source_map = source_map_path(parameters.source_map, core.environment.self);
-        if (!can_write(core, core.source_map)) {
-            return OPAL_COMMON_ADAPTIB_BAD_PARAM;
-        }
-    }
-    core.random = Random(system_seed());
-    std::vector<std::unique_ptr<Fabric>> fabrics;
-    std::string left_out;
-    const FabricsWanted wanted{parameters,
-                               core.environment.host_name,
-                               core.environment.self >> 32,
-                               core.environment.one_host,
-                               core.environment.local_processes,
-                               core.clock,
-                               core.random};
-    Status status = open_fabrics(wanted, fabrics, left_out, text);
-    if (status.ok()) {
-        Core::Environment environment;
-        environment.self = core.environment.self;
-        environment.local_rank = core.environment.local_rank;
-        environment.local_processes = std::max(core.environment.local_processes, 1u);
-        environment.host = core.environment.host_name;
-        environment.left_out = left_out;
-        environment.wire_version = published_version();
-        environment.bootstrap = &core.bootstrap;
-        environment.clock = &core.clock;
-        environment.maps_sources = !core.source_map.empty();
-        environment.timed = true;
-        environment.yields = core.environment.yields;
-        environment.random = &core.random;
-        environment.counters = &process_counters();
-        if (core.environment.watch_memory != nullptr) {
-            environment.watch_memory = [&core] {
-                return core.environment.watch_memory(core.environment.context);
-            };
-        }
-        environment.message = [&core](Severity severity, const std::string& message) {
-            report(core.environment,
-                   severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
-                                                : OPAL_COMMON_ADAPTIB_FAILURE,
-                   message);
-        };
-        status = Core::create(parameters, environment, std::move(fabrics), core.core, text);
-    }
-    if (status.ok()) {
-        core.protocol = &core.core->protocol();
-    } else {
-        report(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
-    }
-    return code_of(status);
-}
+Process* g_process = nullptr;
 
 } // namespace
 
@@ -182,29 +47,43 @@ const opal_common_adaptib_counter_t* opal_common_adaptib_counters(size_t* count)
     return table.data();
 }
 
+uint64_t opal_common_adaptib_counter_value(const opal_common_adaptib_counter_t* counter) noexcept {
+    return process_value(*counter);
+}
+
 // -------------------------------------------------------------------------------------------------
 // Life
 
 int opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t* environment,
                                      opal_common_adaptib_core_t** core) noexcept {
-    if (g_core != nullptr) {
-        ++g_core->references;
-        const bool several = environment->threads != nullptr && *environment->threads;
-        g_core->threads = several ? environment->threads : g_core->threads;
-        *core = g_core;
+    if (g_process != nullptr) {
+        ++g_process->references;
+        if (environment->threads != nullptr && *environment->threads) {
+            g_process->see_threads(environment->threads);
+        }
+        *core = g_process->endpoint(0);
         return OPAL_COMMON_ADAPTIB_SUCCESS;
     }
     try {
-        auto made = std::make_unique<opal_common_adaptib_core>(*environment);
-        if (const int code = open_core(*made); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
+        auto made = std::make_unique<Process>(*environment);
+        if (const int code = made->open(); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
             return code;
         }
-        g_core = made.release();
+        g_process = made.release();
     } catch (const std::bad_alloc&) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }
-    *core = g_core;
+    *core = g_process->endpoint(0);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+uint32_t opal_common_adaptib_endpoints(opal_common_adaptib_core_t* core) noexcept {
+    return core->process.endpoints();
+}
+
+opal_common_adaptib_core_t* opal_common_adaptib_endpoint(opal_common_adaptib_core_t* core,
+                                                         uint32_t index) noexcept {
+    return index < core->process.endpoints() ? core->process.endpoint(index) : nullptr;
 }
 
 namespace {
@@ -214,47 +93,50 @@ constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
 } // namespace
 
 void opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t* core) noexcept {
-    CompletedList completed;
-    {
-        const Guard guard(core);
-        core->inside = true;
-        core->core->quiesce_messages(kFlushLimit);
-        core->inside = false;
-        completed = std::exchange(core->protocol->completed(), {});
+    for (std::uint32_t i = 0; i < core->process.endpoints(); ++i) {
+        opal_common_adaptib_core* endpoint = core->process.endpoint(i);
+        CompletedList completed;
+        {
+            const Guard guard(endpoint);
+            endpoint->inside = true;
+            endpoint->core->quiesce_messages(kFlushLimit);
+            endpoint->inside = false;
+            completed = std::exchange(endpoint->protocol->completed(), {});
+        }
+        report_completed(completed);
     }
-    report_completed(completed);
 }
 
 void opal_common_adaptib_core_release(opal_common_adaptib_core_t* core) noexcept {
-    if (--core->references > 0) {
+    Process& process = core->process;
+    if (--process.references > 0) {
         return;
     }
-    core->core->drain(kFlushLimit);
-    report_completed(core->core->protocol().completed());
-    if (process_parameters().report) {
-        report(core->environment, OPAL_COMMON_ADAPTIB_REPORT, core->core->report());
-    }
-    if (!core->source_map.empty()) {
-        write_source_map(*core);
-    }
-    g_core = nullptr;
-    delete core;
+    process.end();
+    g_process = nullptr;
+    delete &process;
 }
 
 const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
                                              size_t* size) noexcept {
-    *size = core->core->address().size();
-    return core->core->address().data();
+    *size = core->process.address().size();
+    return core->process.address().data();
 }
 
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
-    core->core->protocol().memory().forget(base, bytes);
+    for (std::uint32_t i = 0; i < core->process.endpoints(); ++i) {
+        core->process.endpoint(i)->core->protocol().memory().forget(base, bytes);
+    }
 }
 
 void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,
                                        std::uint64_t name) noexcept {
-    core->core->on_process_ended(name);
+    for (std::uint32_t i = 0; i < core->process.endpoints(); ++i) {
+        for (std::uint32_t its = 0; its < kMaxEndpoints; ++its) {
+            core->process.endpoint(i)->core->on_process_ended(endpoint_name(name, its));
+        }
+    }
 }
 
 namespace {
@@ -267,30 +149,47 @@ namespace {
     return events;
 }
 
-[[gnu::noinline]] int progress_locked(opal_common_adaptib_core_t* core) {
-    CompletedList completed;
-    int events = 0;
-    {
-        const std::unique_lock lock(core->lock, std::try_to_lock);
-        if (!lock.owns_lock() || core->inside) {
-            return 0;
-        }
-        events = progress_once(core, false); // other threads may wait for the lock
-        completed = std::exchange(core->protocol->completed(), {});
-    }
-    return events + report_completed(completed);
-}
-
 [[gnu::noinline]] int report_all(opal_common_adaptib_core_t* core) {
     CompletedList completed = std::exchange(core->protocol->completed(), {});
     return report_completed(completed);
 }
 
+[[gnu::noinline]] int progress_of_threads(opal_common_adaptib_core_t* core) {
+    return core->process.endpoints() > 1 ? core->process.progress()
+                                         : progress_with_lock(core, false);
+}
+
 } // namespace
+
+int adaptib::report_completed(CompletedList& list) {
+    int count = 0;
+    while (!list.empty()) {
+        UserRequest* user = list.pop();
+        user->complete(user);
+        ++count;
+    }
+    return count;
+}
+
+int adaptib::progress_with_lock(opal_common_adaptib_core* core, bool helps) {
+    CompletedList completed;
+    int events = 0;
+    if (helps ? !core->lock.try_lock_to_help() : !core->lock.try_lock()) {
+        return 0;
+    }
+    if (!core->inside) {
+        core->passes.store(core->passes.load(std::memory_order_relaxed) + 1,
+                           std::memory_order_relaxed);
+        events = progress_once(core, false); // other threads may wait for the lock
+        completed = std::exchange(core->protocol->completed(), {});
+    }
+    core->lock.unlock();
+    return events + report_completed(completed);
+}
 
 int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
     if (*core->threads) [[unlikely]] {
-        return progress_locked(core);
+        return progress_of_threads(core);
     }
     if (core->inside) [[unlikely]] {
         return 0;
@@ -307,9 +206,17 @@ void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_
 
 namespace {
 
+// Looks the address up at first contact before it takes the lock, since that may take long.
 int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why why,
-             opal_common_adaptib_peer_t** peer) noexcept {
+             opal_common_adaptib_peer_t** peer) {
     try {
+        const auto is_new = [&] {
+            const Guard guard(core);
+            return core->core->peers().find(name) == nullptr;
+        };
+        if (*core->threads && is_new()) {
+            core->process.bootstrap().fetch(name);
+        }
         const Guard guard(core);
         Peer* found = nullptr;
         const Status status = core->core->peers().get(name, found, why);
@@ -333,6 +240,20 @@ int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name
 int opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t name,
                                    opal_common_adaptib_peer_t** peer) noexcept {
     return get_peer(core, name, PeerDirectory::Why::offer, peer);
+}
+
+int opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t* core, uint64_t name,
+                                       uint32_t* count) noexcept {
+    try {
+        return code_of(core->process.bootstrap().endpoints_of(name, *count));
+    } catch (const std::bad_alloc&) {
+        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    }
+}
+
+int opal_common_adaptib_peer_at(opal_common_adaptib_core_t* core, uint64_t name, uint32_t endpoint,
+                                opal_common_adaptib_peer_t** peer) noexcept {
+    return get_peer(core, endpoint_name(name, endpoint), PeerDirectory::Why::user, peer);
 }
 
 void opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t* core,

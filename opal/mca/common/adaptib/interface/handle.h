@@ -1,73 +1,55 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared parts of the C interface (common_adaptib.h): the handle of a process's core, its lock, and
-// the conversion of handles, envelopes and statuses.
+// Shared parts of the C interface (common_adaptib.h): the handle of an endpoint, its lock, and the
+// conversion of handles, envelopes and statuses.
 //
 // Threads: Guard and guarded() take the lock if several threads may call.
 // May touch: every folder of the core; no header of Open MPI.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "base/biased_lock.h"
 #include "common_adaptib.h"
 #include "common_adaptib_active.h"
 #include "common_adaptib_two_sided.h"
 #include "core/core.h"
+#include "interface/process.h"
 
-namespace adaptib {
-
-class CallbackBootstrap final : public Bootstrap {
-public:
-    explicit CallbackBootstrap(const opal_common_adaptib_environment_t& environment)
-        : environment_(environment) {}
-
-    Status lookup(std::uint64_t name, std::vector<std::byte>& blob) override {
-        void* address = nullptr;
-        std::size_t size = 0;
-        if (environment_.lookup(environment_.context, name, &address, &size) != 0) {
-            return Status::error(Reason::unreachable);
-        }
-        const auto* bytes = static_cast<const std::byte*>(address);
-        blob.assign(bytes, bytes + size);
-        environment_.lookup_release(environment_.context, address);
-        return kOk;
-    }
-
-private:
-    opal_common_adaptib_environment_t environment_;
-};
-
-} // namespace adaptib
-
+// An endpoint of the process: what the C interface calls a core.
 struct opal_common_adaptib_core {
-    static constexpr bool kAlone = false;
-
-    explicit opal_common_adaptib_core(const opal_common_adaptib_environment_t& from)
-        : threads(from.threads != nullptr ? from.threads : &kAlone), environment(from),
-          bootstrap(from) {}
+    opal_common_adaptib_core(adaptib::Process& of, std::uint32_t number, const bool* several)
+        : threads(several), process(of), index(number) {}
 
     // Members that every call reads: one cache line.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
-    const bool* threads; // several may call at the same time
+    const bool* threads; // several may call at the same time, or there are several endpoints
     bool inside = false; // a thread is in progress
     std::unique_ptr<adaptib::Core> core;
 
-    opal_common_adaptib_environment_t environment;
-    int references = 1;
+    adaptib::Process& process;
+    std::uint32_t index;
     opal_common_adaptib_active_t active = nullptr;
     void* active_context = nullptr;
     opal_common_adaptib_broken_t broken = nullptr;
     void* broken_context = nullptr;
     adaptib::BiasedLock lock;
-    adaptib::MonotonicClock clock;
+    // Passes of progress, for threads that wonder whether anybody polls; only if there are several
+    // endpoints.
+    std::atomic<std::uint32_t> passes{0};
+    adaptib::Parameters parameters; // its part of the process's limits
     adaptib::Random random{0};
-    adaptib::CallbackBootstrap bootstrap;
-    std::string source_map; // the file to write it to; empty: none
 };
 
 namespace adaptib {
+
+// Makes progress of one endpoint, as far as no other thread is at it, and calls the completion
+// functions without the lock; returns the number of events. REQUIRES: several threads may call.
+// `helps`: the endpoint is another thread's.
+int progress_with_lock(opal_common_adaptib_core* core, bool helps);
+// Runs the completion functions, without the lock.
+int report_completed(CompletedList& list);
 
 // Takes the lock if several threads may call.
 class Guard {

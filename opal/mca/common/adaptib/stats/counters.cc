@@ -4,19 +4,27 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cinttypes>
+#include <cstddef>
 #include <cstdio>
+
+#include "base/process_name.h"
 
 namespace adaptib {
 
 namespace {
 
-Counters g_counters;
+// On pages of their own, which endpoints that do not exist never touch.
+struct alignas(4096) OfEndpoint {
+    Counters counters;
+};
+std::array<OfEndpoint, kMaxEndpoints> g_counters;
 
 constexpr std::array kTable{
 #define ADAPTIB_ROW(name, unit, kind, level, help)                                                 \
-    opal_common_adaptib_counter_t{#name,           unit, help, OPAL_COMMON_ADAPTIB_##kind, level,  \
-                                  &g_counters.name},
+    opal_common_adaptib_counter_t{                                                                 \
+        #name, unit, help, OPAL_COMMON_ADAPTIB_##kind, level, &g_counters[0].counters.name},
     ADAPTIB_COUNTERS(ADAPTIB_ROW)
 #undef ADAPTIB_ROW
 };
@@ -81,9 +89,20 @@ std::string connections_report(const Counters& c) {
 
 } // namespace
 
-Counters& process_counters() { return g_counters; }
+Counters& endpoint_counters(std::uint32_t endpoint) { return g_counters[endpoint].counters; }
 
 std::span<const opal_common_adaptib_counter_t> counter_table() { return kTable; }
+
+std::uint64_t process_value(const opal_common_adaptib_counter_t& row) {
+    const std::ptrdiff_t place = row.value - reinterpret_cast<const std::uint64_t*>(&g_counters[0]);
+    std::uint64_t value = 0;
+    for (OfEndpoint& endpoint : g_counters) {
+        std::uint64_t& counter = reinterpret_cast<std::uint64_t*>(&endpoint)[place];
+        const std::uint64_t its = std::atomic_ref(counter).load(std::memory_order_relaxed);
+        value = row.kind == OPAL_COMMON_ADAPTIB_VALUE ? std::max(value, its) : value + its;
+    }
+    return value;
+}
 
 std::string traffic_report(const Counters& c, const std::string& who) {
     std::string report =

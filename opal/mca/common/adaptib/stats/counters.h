@@ -2,8 +2,8 @@
 // Counters: plain numbers about the work of a core, readable by any thread while the core runs.
 //
 // Purpose: one row per counter. The C glue registers each row as an MPI_T performance variable; the
-// report prints the counters. Each core increments its own set; the process's core uses
-// process_counters().
+// report prints the counters. Each core increments its own set: an endpoint of the process uses
+// endpoint_counters(), and what a tool reads is made of all of them.
 // Adding one: a line in ADAPTIB_COUNTERS.
 // Threads: the core writes under its lock; a reader without the lock sees some recent value.
 // May touch: base/ and the table type of common_adaptib.h.
@@ -19,7 +19,7 @@
 namespace adaptib {
 
 #define ADAPTIB_PATH_WEIGHT(X, N)                                                                  \
-    X(path_weight_##N, "per mille", LEVEL, 5,                                                      \
+    X(path_weight_##N, "per mille", VALUE, 5,                                                      \
       "Weight of path " #N " in striping to the peer whose stripes were timed last")
 
 // X(name, unit, kind, level, help)
@@ -147,19 +147,19 @@ namespace adaptib {
       "Searches for the busiest peers, made while there is no room for all")                       \
     X(selections_changed, "periods", COUNTER, 5, "Searches after which other peers were chosen")   \
     X(selection_bytes, "bytes", LEVEL, 6, "Memory of the statistics for these searches")           \
-    X(cost_ring_saves, "ps", LEVEL, 5,                                                             \
+    X(cost_ring_saves, "ps", VALUE, 5,                                                             \
       "Time that the ring of a connection saves per message (r of channel_policy aqps)")           \
-    X(cost_shared_ring_saves, "ps", LEVEL, 6,                                                      \
+    X(cost_shared_ring_saves, "ps", VALUE, 6,                                                      \
       "Time that a ring over shared queue pairs saves per message (d)")                            \
-    X(cost_poll, "ps", LEVEL, 5, "Time that looking into an empty ring takes (p)")                 \
-    X(cost_credit, "ps", LEVEL, 5, "Time that one return of credit takes (c)")                     \
+    X(cost_poll, "ps", VALUE, 5, "Time that looking into an empty ring takes (p)")                 \
+    X(cost_credit, "ps", VALUE, 5, "Time that one return of credit takes (c)")                     \
     X(cost_samples, "times", COUNTER, 5,                                                           \
       "Times measured for these costs; 0: the costs are those of a model")                         \
     X(connections_timed, "connections", COUNTER, 5,                                                \
       "Connections that this process requested and that opened")                                   \
     X(connect_nanoseconds, "ns", COUNTER, 5,                                                       \
       "Time from the request of such connections until they were open, summed")                    \
-    X(connect_nanoseconds_most, "ns", LEVEL, 5,                                                    \
+    X(connect_nanoseconds_most, "ns", VALUE, 5,                                                    \
       "Longest time from the request of a connection until it was open")                           \
     X(connections_open, "connections", LEVEL, 4, "Connections that are open now")                  \
     X(connections_most, "connections", LEVEL, 4,                                                   \
@@ -169,7 +169,7 @@ namespace adaptib {
       "Largest number of queue pairs of connections at the same time")                             \
     X(queue_pairs_bytes, "bytes", LEVEL, 4,                                                        \
       "Memory of the send queues of these queue pairs, at 64 bytes per work request")              \
-    X(paths_most, "paths", LEVEL, 4,                                                               \
+    X(paths_most, "paths", VALUE, 4,                                                               \
       "Largest number of paths of one connection, over all pairs of rails")                        \
     X(buffers, "buffers", LEVEL, 5,                                                                \
       "Buffers of the shared queue and of the rings that peers write into")                        \
@@ -196,7 +196,7 @@ namespace adaptib {
       "Queue pairs whose alternate path could not be loaded or taken")                             \
     X(connections_failed, "connections", COUNTER, 3,                                               \
       "Connections that broke or could not be made")                                               \
-    X(eager_limit_bytes, "bytes", LEVEL, 4,                                                        \
+    X(eager_limit_bytes, "bytes", VALUE, 4,                                                        \
       "Largest message that goes through the ring of the local peer that was timed last")          \
     X(copies_timed, "messages", COUNTER, 6, "Messages whose copy into a ring was timed")           \
     X(streams_timed, "streams", COUNTER, 6,                                                        \
@@ -236,11 +236,16 @@ constexpr std::array<std::uint64_t Counters::*, 16> kPathWeights{
     ADAPTIB_WEIGHT(12), ADAPTIB_WEIGHT(13), ADAPTIB_WEIGHT(14), ADAPTIB_WEIGHT(15)};
 #undef ADAPTIB_WEIGHT
 
-// Returns the counters of the process's core.
-Counters& process_counters();
+// Returns the counters of an endpoint of this process, whose number is below kMaxEndpoints.
+Counters& endpoint_counters(std::uint32_t endpoint);
+inline Counters& process_counters() { return endpoint_counters(0); }
 
-// Returns the rows, whose values lie in process_counters().
+// Returns the rows, whose values lie in the counters of endpoint 0.
 std::span<const opal_common_adaptib_counter_t> counter_table();
+
+// Returns the value of a row for the whole process: the sum over its endpoints, or of a VALUE the
+// largest one. Any thread.
+std::uint64_t process_value(const opal_common_adaptib_counter_t& row);
 
 // Formats the counters for a reader, in a few lines: messages and bytes by carrier, connections.
 // `who` names the process.

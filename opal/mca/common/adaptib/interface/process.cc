@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "interface/process.h"
+
+#include <sched.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/process_name.h"
+#include "core/open_fabrics.h"
+#include "interface/handle.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr bool kAlone = false;
+constexpr bool kSeveral = true;
+constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
+
+// Idle passes of a thread's progress between two looks at the endpoints that are not its own, and
+// passes that bring no such look off if the thread is never idle.
+constexpr std::uint32_t kLookWhenIdle = 16;
+constexpr std::uint32_t kLookAnyway = 1024;
+
+// What a thread remembers of the endpoints.
+struct Watcher {
+    std::uint32_t idle = 0; // passes in a row
+    std::uint32_t busy = 0;
+    std::array<std::uint32_t, kMaxEndpoints> seen; // passes of each endpoint when it looked last
+};
+[[gnu::tls_model("initial-exec")]] thread_local Watcher t_watcher;
+
+std::uint64_t system_seed() {
+    std::uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) {
+        seed = static_cast<std::uint64_t>(MonotonicClock().now().count());
+    }
+    return seed;
+}
+
+// The wire version that this process publishes; a different one only to test that peers refuse it.
+std::uint16_t published_version() {
+    const char* text = std::getenv("ADAPTIB_TEST_WIRE_VERSION");
+    return text == nullptr ? kWireVersion : static_cast<std::uint16_t>(std::atoi(text));
+}
+
+// Ranks of spawned jobs begin with 0 again, so the path of such a process has its job's number
+// before the rank. Those of further endpoints end with their number.
+std::string source_map_path(std::uint64_t process, std::uint32_t endpoint) {
+    constexpr std::uint64_t kFirstJob = 1;
+    const std::uint64_t job = job_of(process) & 0xffff;
+    return std::string(process_parameters().source_map) + "." +
+           (job > kFirstJob ? std::to_string(job) + "." : "") + std::to_string(rank_of(process)) +
+           (endpoint > 0 ? ".endpoint" + std::to_string(endpoint) : "");
+}
+
+bool maps_sources() { return std::string_view(process_parameters().source_map) != "none"; }
+
+// Processors that this process may run on.
+std::uint32_t processors() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<std::uint32_t>(CPU_COUNT(&set))
+                                                       : 1;
+}
+
+// The part of the process's limits that one of `of` endpoints has.
+Parameters part_of_limits(std::uint32_t of) {
+    Parameters part = process_parameters();
+    const auto divide = [of](auto& limit) {
+        if (limit > 0) { // else unlimited, or chosen by the core
+            using Limit = std::remove_reference_t<decltype(limit)>;
+            limit = std::max<Limit>(limit / static_cast<Limit>(of), 1);
+        }
+    };
+    divide(part.connect_max);
+    divide(part.connect_pool);
+    divide(part.ring_max);
+    divide(part.dc_initiators);
+    divide(part.registration_cache);
+    divide(part.unexpected_memory);
+    divide(part.shm_memory);
+    return part;
+}
+
+} // namespace
+
+// -------------------------------------------------------------------------------------------------
+// Addresses
+
+Status CallbackBootstrap::record_of(std::uint64_t process, AddressBlob& record) {
+    void* address = nullptr;
+    std::size_t size = 0;
+    if (environment_.lookup(environment_.context, process, &address, &size) != 0) {
+        return Status::error(Reason::unreachable);
+    }
+    const auto* bytes = static_cast<const std::byte*>(address);
+    record.assign(bytes, bytes + size);
+    environment_.lookup_release(environment_.context, address);
+    return kOk;
+}
+
+void CallbackBootstrap::fetch(std::uint64_t name) {
+    AddressBlob record;
+    if (record_of(process_of(name), record).ok()) {
+        const std::lock_guard guard(mutex_);
+        fetched_[name] = std::move(record);
+    }
+}
+
+Status CallbackBootstrap::lookup(std::uint64_t name, AddressBlob& address) {
+    AddressBlob record;
+    {
+        const std::lock_guard guard(mutex_);
+        if (const auto found = fetched_.extract(name); !found.empty()) {
+            return address_in(found.mapped(), endpoint_of(name), address);
+        }
+    }
+    const Status status = record_of(process_of(name), record);
+    return status.ok() ? address_in(record, endpoint_of(name), address) : status;
+}
+
+Status CallbackBootstrap::endpoints_of(std::uint64_t process, std::uint32_t& count) {
+    AddressBlob record;
+    const Status status = record_of(process_of(process), record);
+    return status.ok() ? addresses_in(record, count) : status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Life
+
+Process::Process(const opal_common_adaptib_environment_t& environment)
+    : environment_(environment) {}
+
+Process::~Process() = default;
+
+void Process::report(opal_common_adaptib_severity_t severity, const std::string& text) const {
+    environment_.message(environment_.context, severity, text.c_str());
+}
+
+// The parameter has been checked: "auto", or a power of two.
+std::uint32_t Process::wanted_endpoints() const {
+    const std::string_view text = process_parameters().endpoints;
+    const bool threads = environment_.threads != nullptr && *environment_.threads;
+    if (text == "auto") {
+        constexpr std::uint32_t kMost = 8;
+        return threads ? std::min(std::bit_floor(processors()), kMost) : 1;
+    }
+    return static_cast<std::uint32_t>(std::atoi(process_parameters().endpoints));
+}
+
+int Process::open() {
+    std::string text;
+    if (!check_parameters(process_parameters(), text)) {
+        report(OPAL_COMMON_ADAPTIB_FAILURE, text);
+        return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    }
+    if (maps_sources() && !can_write_source_map()) {
+        return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    }
+    const std::uint32_t wanted = wanted_endpoints();
+    int code = OPAL_COMMON_ADAPTIB_SUCCESS;
+    while (endpoints() < wanted && code == OPAL_COMMON_ADAPTIB_SUCCESS) {
+        code = open_endpoint(endpoints(), wanted);
+    }
+    if (endpoints_.empty()) {
+        return code;
+    }
+    if (endpoints() < wanted) {
+        keep_endpoints(std::bit_floor(endpoints()));
+        report(OPAL_COMMON_ADAPTIB_NOTICE,
+               "Only " + std::to_string(endpoints()) + " of the " + std::to_string(wanted) +
+                   " endpoints that opal_common_adaptib_endpoints asks for could be opened; the "
+                   "message before this one says why. The job goes on with these.");
+    }
+    std::vector<AddressBlob> addresses;
+    for (const auto& endpoint : endpoints_) {
+        addresses.push_back(endpoint->core->address());
+    }
+    address_ = encode_record(addresses);
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+void Process::keep_endpoints(std::uint32_t count) {
+    endpoints_.resize(count);
+    if (count == 1) {
+        endpoints_.front()->threads =
+            environment_.threads != nullptr ? environment_.threads : &kAlone;
+    }
+}
+
+int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
+    const bool* threads = environment_.threads != nullptr ? environment_.threads : &kAlone;
+    auto made =
+        std::make_unique<opal_common_adaptib_core>(*this, index, of > 1 ? &kSeveral : threads);
+    made->parameters = of > 1 ? part_of_limits(of) : process_parameters();
+    made->random = Random(system_seed());
+    std::string text;
+    std::vector<std::unique_ptr<Fabric>> fabrics;
+    std::string left_out;
+    const std::uint32_t local_cores = std::max(environment_.local_processes, 1u) * of;
+    const FabricsWanted wanted{made->parameters,
+                               environment_.host_name,
+                               job_of(environment_.self),
+                               environment_.one_host,
+                               local_cores,
+                               clock_,
+                               made->random};
+    Status status = open_fabrics(wanted, fabrics, left_out, text);
+    if (status.ok()) {
+        Core::Environment environment;
+        environment.self = endpoint_name(environment_.self, index);
+        environment.local_rank = environment_.local_rank;
+        environment.local_processes = local_cores;
+        environment.host = environment_.host_name;
+        environment.left_out = left_out;
+        environment.wire_version = published_version();
+        environment.bootstrap = &bootstrap_;
+        environment.clock = &clock_;
+        environment.maps_sources = maps_sources();
+        environment.timed = true;
+        environment.yields = environment_.yields;
+        environment.random = &made->random;
+        environment.counters = &endpoint_counters(index);
+        if (environment_.watch_memory != nullptr) {
+            environment.watch_memory = [this] {
+                return environment_.watch_memory(environment_.context);
+            };
+        }
+        environment.message = [this](Severity severity, const std::string& message) {
+            report(severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
+                                                : OPAL_COMMON_ADAPTIB_FAILURE,
+                   message);
+        };
+        status = Core::create(made->parameters, environment, std::move(fabrics), made->core, text);
+    }
+    if (!status.ok()) {
+        report(OPAL_COMMON_ADAPTIB_FAILURE, text);
+        return code_of(status);
+    }
+    made->protocol = &made->core->protocol();
+    endpoints_.push_back(std::move(made));
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+void Process::end() {
+    for (const auto& endpoint : endpoints_) {
+        endpoint->core->drain(kFlushLimit);
+        report_completed(endpoint->core->protocol().completed());
+        if (process_parameters().report) {
+            report(OPAL_COMMON_ADAPTIB_REPORT, endpoint->core->report());
+        }
+        if (maps_sources()) {
+            write_source_map(endpoint->index);
+        }
+    }
+}
+
+void Process::see_threads(const bool* threads) {
+    if (endpoints() == 1) {
+        endpoints_.front()->threads = threads;
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// Progress
+
+int Process::progress() {
+    Watcher& watcher = t_watcher;
+    int events = 0;
+    for (const auto& endpoint : endpoints_) {
+        if (endpoint->lock.is_mine()) {
+            events += progress_with_lock(endpoint.get(), false);
+        }
+    }
+    watcher.idle = events > 0 ? 0 : watcher.idle + 1;
+    if (events > 0 ? ++watcher.busy % kLookAnyway != 0 : watcher.idle % kLookWhenIdle != 0) {
+        return events;
+    }
+    for (const auto& endpoint : endpoints_) {
+        if (endpoint->lock.is_mine()) {
+            continue;
+        }
+        std::uint32_t& seen = watcher.seen[endpoint->index];
+        if (seen == endpoint->passes.load(std::memory_order_relaxed)) {
+            events += progress_with_lock(endpoint.get(), true);
+        }
+        seen = endpoint->passes.load(std::memory_order_relaxed);
+    }
+    return events;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Source maps
+
+// Returns false, after a message, if the file cannot be written. Existing content is kept until the
+// end.
+bool Process::can_write_source_map() {
+    const std::string path = source_map_path(environment_.self, 0);
+    std::FILE* file = std::fopen(path.c_str(), "a");
+    if (file == nullptr) {
+        report(OPAL_COMMON_ADAPTIB_FAILURE,
+               "The parameter opal_common_adaptib_source_map has the value \"" +
+                   std::string(process_parameters().source_map) + "\", but " + path +
+                   " cannot be written: " + std::strerror(errno) +
+                   ". Name a path in a directory that each host has, or none.");
+        return false;
+    }
+    std::fclose(file);
+    return true;
+}
+
+void Process::write_source_map(std::uint32_t endpoint) {
+    const std::string path = source_map_path(environment_.self, endpoint);
+    const std::string text = endpoints_[endpoint]->core->source_map();
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    bool written = file != nullptr;
+    written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = (file == nullptr || std::fclose(file) == 0) && written;
+    if (!written) {
+        report(OPAL_COMMON_ADAPTIB_NOTICE, path + " could not be written: " + std::strerror(errno));
+    }
+}
+
+} // namespace adaptib

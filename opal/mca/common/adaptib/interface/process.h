@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Process: the endpoints of this process, and the things that they share.
+//
+// Purpose: an endpoint is a core with fabrics, peers, queues, matching and a lock of its own
+// (handle.h), so that threads which use different endpoints share nothing on the hot path. A
+// process has one, or several (parameter `endpoints`). All come up with the process, since their
+// addresses are published together; the limits of the process are divided among them.
+//
+// Progress of several endpoints: a thread polls those that it was the last to use. When it has found
+// nothing for some passes, it also polls the others that nobody has polled since it looked last, so
+// that a thread which computes holds up nobody.
+//
+// Threads: constant once open; progress() may be called by any thread.
+// Source: Zambre et al., Scalable communication endpoints for MPI+threads, 2018 (what endpoints share
+// and what they do not).
+// May touch: every folder of the core; no header of Open MPI.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/address_record.h"
+#include "base/bootstrap.h"
+#include "base/clock.h"
+#include "base/parameters.h"
+#include "base/random.h"
+#include "common_adaptib.h"
+
+namespace adaptib {
+
+// Looks up a process's record, and takes the address of one endpoint out of it. Any thread.
+class CallbackBootstrap final : public Bootstrap {
+public:
+    explicit CallbackBootstrap(const opal_common_adaptib_environment_t& environment)
+        : environment_(environment) {}
+
+    Status lookup(std::uint64_t name, AddressBlob& address) override;
+    // Does the next lookup() of that name now, for a caller that will hold a lock then.
+    void fetch(std::uint64_t name);
+    // Counts the endpoints of a process.
+    Status endpoints_of(std::uint64_t process, std::uint32_t& count);
+
+private:
+    Status record_of(std::uint64_t process, AddressBlob& record);
+
+    const opal_common_adaptib_environment_t& environment_;
+    std::mutex mutex_; // of fetched_
+    std::map<std::uint64_t, AddressBlob> fetched_;
+};
+
+class Process {
+public:
+    explicit Process(const opal_common_adaptib_environment_t& environment);
+    ~Process();
+    Process(const Process&) = delete;
+    Process& operator=(const Process&) = delete;
+
+    // Opens the endpoints; a message says why it fails.
+    int open();
+    // Waits until all that was sent has arrived, for a bounded time; reports.
+    void end();
+
+    std::uint32_t endpoints() const { return static_cast<std::uint32_t>(endpoints_.size()); }
+    opal_common_adaptib_core* endpoint(std::uint32_t index) { return endpoints_[index].get(); }
+    const AddressBlob& address() const { return address_; } // to publish
+    CallbackBootstrap& bootstrap() { return bootstrap_; }
+    const opal_common_adaptib_environment_t& environment() const { return environment_; }
+    // Several threads may call from now on, if `threads` says so.
+    void see_threads(const bool* threads);
+    // Makes progress of several endpoints; returns the number of events.
+    int progress();
+
+    int references = 1;
+
+private:
+    std::uint32_t wanted_endpoints() const;
+    int open_endpoint(std::uint32_t index, std::uint32_t of);
+    void keep_endpoints(std::uint32_t count);
+    bool can_write_source_map();
+    void write_source_map(std::uint32_t endpoint);
+    void report(opal_common_adaptib_severity_t severity, const std::string& text) const;
+
+    const opal_common_adaptib_environment_t environment_;
+    CallbackBootstrap bootstrap_{environment_};
+    MonotonicClock clock_;
+    AddressBlob address_;
+    std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_;
+};
+
+} // namespace adaptib
