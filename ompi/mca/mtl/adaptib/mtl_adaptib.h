@@ -39,6 +39,9 @@ typedef struct {
     opal_common_adaptib_core_t *core;
     bool prepared_btls;
     bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */
+    /* The fast path of mtl_adaptib_shortcut.h is installed. Changes while no thread
+     * communicates. */
+    bool shortcut_installed;
     /* Set by MPI_Finalize. Requests that complete from then on were abandoned by their user:
      * communicators are gone, and the requests stay where they are. */
     bool ending;
