@@ -11,8 +11,8 @@
  * the fast path of most messages, past pml/cm. mtl_adaptib_data.h turns a convertor into the core's
  * description of a buffer (with mtl_adaptib_layout.h); mtl_adaptib_request.h completes requests.
  *
- * Threads. The module is constant between init and finalize, except `ending`; the core takes its
- * own lock.
+ * Threads. The module is constant between init and finalize, except `ending` and
+ * `shortcut_installed`; the core takes its own lock.
  *
  * May touch: Open MPI's headers and the common glue.
  */
