@@ -92,6 +92,52 @@ TEST_F(Engine, ATransferEndsWithItsLastStripe) {
     EXPECT_EQ(there.counters.rdma_write_bytes, kLength);
 }
 
+TEST_F(Engine, ACompletionNamesItsStripe) {
+    constexpr std::size_t kStripes = kWorkNumbers + 1000; // the numbers begin again
+    peer->lanes.scheduler = scheduler("adaptive");
+    CountedTransfer& transfer = make();
+    transfer.rma.length = kStripes * 512 * kKiB; // rounds of one stripe or two; nothing is copied
+    engine.start_transfer(transfer);
+    ASSERT_EQ(posted(), 4u) << "two rounds are under way";
+    std::size_t complete_ones = 0;
+    while (transfer.ended == 0) {
+        engine.post_waiting();
+        // The first stripe of the second queue pair is late. From then on either may be ahead.
+        const std::uint32_t other_one = 1 - used();
+        const bool both = !qp(other_one).taken.empty();
+        const bool late = complete_ones < kWorkNumbers + 100 || complete_ones % 3 == 0;
+        const std::uint32_t on = both && !late ? other_one : used();
+        complete(on);
+        ++complete_ones;
+        ASSERT_EQ(transfer.rma.progress[1].done, !late || complete_ones > kWorkNumbers + 100);
+    }
+    EXPECT_GE(complete_ones, kStripes);
+    EXPECT_EQ(complete_ones, transfer.rma.plan.size());
+    for (const StripeProgress& each : transfer.rma.progress) {
+        ASSERT_TRUE(each.done);
+    }
+    for (const Subchannel& subchannel : peer->lanes.subchannels) {
+        EXPECT_EQ(subchannel.outstanding[0], 0u);
+        EXPECT_EQ(subchannel.reads, 0u);
+    }
+}
+
+TEST_F(Engine, ACompletionOfAConnectionThatIsGoneNamesNoStripe) {
+    started();
+    const std::uint32_t on = used();
+    const SendWork work = qp(on).taken.front();
+    const std::uint32_t number = qp(on).number();
+    connect();
+    peer->lanes.subchannels[on].outstanding[0] = 1; // of another transfer
+    peer->lanes.subchannels[on].local_rail = 7;
+    WorkCompletion completion;
+    completion.wr_id = work.wr_id;
+    completion.qp_number = number;
+    target_of(work.wr_id)->on_work_done(on, completion);
+    EXPECT_EQ(peer->lanes.subchannels[on].outstanding[0], 1u);
+    EXPECT_EQ(made.front()->ended, 1);
+}
+
 TEST_F(Engine, WithoutRoomTransfersWaitInTheirOrder) {
     qp(0).room = qp(1).room = 1;
     started();

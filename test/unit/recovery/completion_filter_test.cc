@@ -107,6 +107,17 @@ TEST_F(CompletionFilterTest, GoodOnesGoToWhoPostedThemInOrder) {
     EXPECT_EQ(a.seen[1].kind, WorkKind::read);
 }
 
+TEST_F(CompletionFilterTest, ATargetFindsItsNumberInTheCompletion) {
+    for (const std::size_t number : {std::size_t{77}, kWorkNumbers - 1, kWorkNumbers + 5}) {
+        add(&a);
+        queue.waiting.back().wr_id = wr_id_of(&a, number);
+        EXPECT_EQ(filter.poll(64), 1u);
+        ASSERT_FALSE(a.seen.empty());
+        EXPECT_EQ(work_number_of(a.seen.back().wr_id), number % kWorkNumbers);
+    }
+    EXPECT_EQ(a.seen.size(), 3u);
+}
+
 TEST_F(CompletionFilterTest, BadOnesGoToWhoPostedThemAndThePathIsReportedAfterTheBatch) {
     add(&a);
     add(&b, WorkStatus::retry_exceeded, 7);

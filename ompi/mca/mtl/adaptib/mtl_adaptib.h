@@ -11,8 +11,8 @@
  * the fast path of most messages, past pml/cm. mtl_adaptib_data.h turns a convertor into the core's
  * description of a buffer (with mtl_adaptib_layout.h); mtl_adaptib_request.h completes requests.
  *
- * Threads. The module is constant between init and finalize, except `ending`; the core takes its
- * own lock.
+ * Threads. The module is constant between init and finalize, except `ending` and
+ * `shortcut_installed`; the core takes its own lock.
  *
  * May touch: Open MPI's headers and the common glue.
  */
@@ -39,6 +39,9 @@ typedef struct {
     opal_common_adaptib_core_t *core;
     bool prepared_btls;
     bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */
+    /* The fast path of mtl_adaptib_shortcut.h is installed. Changes while no thread
+     * communicates. */
+    bool shortcut_installed;
     /* Set by MPI_Finalize. Requests that complete from then on were abandoned by their user:
      * communicators are gone, and the requests stay where they are. */
     bool ending;

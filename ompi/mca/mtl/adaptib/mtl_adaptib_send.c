@@ -47,10 +47,25 @@ static inline opal_common_adaptib_op_kind_t op_kind_of(int tag, bool blocking)
     return blocking ? OPAL_COMMON_ADAPTIB_BLOCKING : OPAL_COMMON_ADAPTIB_NON_BLOCKING;
 }
 
+/* True if the fast path before pml/cm (mtl_adaptib_shortcut.h) has refused the message, or would
+ * have: only persistent and buffered sends do not pass it. */
+static inline bool comes_refused(mca_pml_base_send_mode_t mode, bool persistent)
+{
+    return ompi_mtl_adaptib.shortcut_installed && !persistent && MCA_PML_BASE_SEND_BUFFERED != mode;
+}
+
 /* MCA_PML_BASE_SEND_COMPLETE asks for local completion, as the standard mode provides; a ready send
  * may be treated as a standard one, and the bytes of a buffered one are in a buffer by now. */
+static inline opal_common_adaptib_mode_t core_mode_of(mca_pml_base_send_mode_t mode, bool refused)
+{
+    if (MCA_PML_BASE_SEND_SYNCHRONOUS == mode) {
+        return OPAL_COMMON_ADAPTIB_MODE_SYNC;
+    }
+    return refused ? OPAL_COMMON_ADAPTIB_MODE_REFUSED : OPAL_COMMON_ADAPTIB_MODE_STANDARD;
+}
+
 static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
-                        struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode,
+                        struct opal_convertor_t *convertor, opal_common_adaptib_mode_t mode,
                         bool blocking, mtl_adaptib_stream_t *stream,
                         opal_common_adaptib_request_t *request)
 {
@@ -66,20 +81,22 @@ static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
         return OPAL_COMMON_ADAPTIB_UNREACHABLE;
     }
     ompi_mtl_adaptib_send_data(&data, convertor, stream);
-    return opal_common_adaptib_send(ompi_mtl_adaptib.core, peer, &envelope, &data,
-                                    MCA_PML_BASE_SEND_SYNCHRONOUS == mode
-                                        ? OPAL_COMMON_ADAPTIB_MODE_SYNC
-                                        : OPAL_COMMON_ADAPTIB_MODE_STANDARD,
+    return opal_common_adaptib_send(ompi_mtl_adaptib.core, peer, &envelope, &data, mode,
                                     op_kind_of(tag, blocking), request);
 }
 
+/* Tries the fast path unless it has refused the message before. `refused`: set if it refuses the
+ * message here. */
 static inline bool try_send(struct ompi_communicator_t *comm, int dest, int tag,
-                            const struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode)
+                            const struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode,
+                            bool *refused)
 {
-    return OPAL_LIKELY(ompi_mtl_adaptib_is_short(convertor)
-                       && MCA_PML_BASE_SEND_SYNCHRONOUS != mode)
-           && ompi_mtl_adaptib_try_send(comm, dest, tag, convertor->pBaseBuf,
-                                        convertor->local_size);
+    if (*refused || !ompi_mtl_adaptib_is_short(convertor)
+        || MCA_PML_BASE_SEND_SYNCHRONOUS == mode) {
+        return false;
+    }
+    *refused = true;
+    return ompi_mtl_adaptib_try_send(comm, dest, tag, convertor->pBaseBuf, convertor->local_size);
 }
 
 int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
@@ -87,16 +104,18 @@ int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communi
                           mca_pml_base_send_mode_t mode)
 {
     blocking_send_t send;
+    bool refused = comes_refused(mode, false);
     int rc;
 
     (void) mtl;
-    if (OPAL_LIKELY(try_send(comm, dest, tag, convertor, mode))) {
+    if (try_send(comm, dest, tag, convertor, mode, &refused)) {
         return MPI_SUCCESS;
     }
     send.core.complete = blocking_complete;
     send.done = false;
     send.stream.layout = NULL;
-    rc = start(comm, dest, tag, convertor, mode, true, &send.stream, &send.core);
+    rc = start(comm, dest, tag, convertor, core_mode_of(mode, refused), true, &send.stream,
+               &send.core);
     if (OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
         ompi_mtl_adaptib_stream_end(&send.stream);
         return OPAL_LIKELY(OPAL_COMMON_ADAPTIB_COMPLETE == rc)
@@ -115,16 +134,18 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
                            mca_mtl_request_t *mtl_request)
 {
     mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
+    bool refused = comes_refused(mode, mtl_request->ompi_req->req_persistent);
     int rc;
 
     (void) mtl;
-    if (OPAL_LIKELY(try_send(comm, dest, tag, convertor, mode))) {
+    if (try_send(comm, dest, tag, convertor, mode, &refused)) {
         request->super.ompi_req->req_status.MPI_ERROR = MPI_SUCCESS;
         request->super.completion_callback(&request->super);
         return OMPI_SUCCESS;
     }
     request->core.complete = isend_complete;
     request->stream.layout = NULL;
-    rc = start(comm, dest, tag, convertor, mode, blocking, &request->stream, &request->core);
+    rc = start(comm, dest, tag, convertor, core_mode_of(mode, refused), blocking, &request->stream,
+               &request->core);
     return ompi_mtl_adaptib_stream_started(rc, request);
 }

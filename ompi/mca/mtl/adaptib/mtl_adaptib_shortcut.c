@@ -37,7 +37,6 @@ typedef struct {
 } receive_t;
 
 static struct {
-    bool is_in;
     mca_pml_base_module_t pml; /* the original table */
     opal_free_list_t receives;
 } shortcut;
@@ -351,7 +350,7 @@ static bool is_wanted(void)
 
 void ompi_mtl_adaptib_shortcut_open(void)
 {
-    if (shortcut.is_in || !is_wanted()) {
+    if (ompi_mtl_adaptib.shortcut_installed || !is_wanted()) {
         return;
     }
     OBJ_CONSTRUCT(&shortcut.receives, opal_free_list_t);
@@ -368,15 +367,15 @@ void ompi_mtl_adaptib_shortcut_open(void)
     mca_pml.pml_irecv = shortcut_irecv;
     mca_pml.pml_recv = shortcut_recv;
     ompi_mtl_adaptib_wait_open();
-    shortcut.is_in = true;
+    ompi_mtl_adaptib.shortcut_installed = true;
 }
 
 void ompi_mtl_adaptib_shortcut_close(void)
 {
-    if (!shortcut.is_in) {
+    if (!ompi_mtl_adaptib.shortcut_installed) {
         return;
     }
-    shortcut.is_in = false;
+    ompi_mtl_adaptib.shortcut_installed = false;
     ompi_mtl_adaptib_wait_close();
     mca_pml.pml_isend = shortcut.pml.pml_isend;
     mca_pml.pml_send = shortcut.pml.pml_send;

@@ -10,7 +10,8 @@
  * replaced entries. pml/monitoring and pml/v hook into the same table.
  *
  * - A send that is done when its call returns has no request but ompi_request_empty, as in pml/ob1.
- *   A message without room, and synchronous and buffered sends, go to pml/cm.
+ *   A message without room, and synchronous and buffered sends, go to pml/cm. A message that was
+ *   refused here does not try again on that way (mtl_adaptib_send.c).
  * - A receive has a request of this file's: Open MPI's, and the core's. A non-blocking one retains
  *   its communicator, whose number must not be reused before the request has ended, but does not
  *   retain its datatype.

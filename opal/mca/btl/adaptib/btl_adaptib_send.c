@@ -96,8 +96,9 @@ static inline bool sent_in_pieces(mca_btl_base_endpoint_t *endpoint,
     return true;
 }
 
+/* `refused`: the fast path has just refused this message. */
 static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragment_t *fragment,
-                        mca_btl_base_tag_t tag)
+                        mca_btl_base_tag_t tag, bool refused)
 {
     opal_common_adaptib_data_t data;
     int rc;
@@ -110,7 +111,7 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
                                 fragment->base.des_segment_count);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
-    if (OPAL_LIKELY(sent_in_pieces(endpoint, fragment, tag))) {
+    if (OPAL_LIKELY(!refused && sent_in_pieces(endpoint, fragment, tag))) {
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
     fragment->endpoint = endpoint;
@@ -145,7 +146,7 @@ int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *en
 
     (void) btl;
     fragment->core.complete = send_complete;
-    rc = start(endpoint, fragment, tag);
+    rc = start(endpoint, fragment, tag, false);
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_COMPLETE != rc)) {
         return mca_btl_adaptib_error(endpoint, rc);
     }
@@ -161,13 +162,15 @@ int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *en
 }
 
 /* Sends contiguous data without a fragment if the peer has room for it now. Otherwise sendi copies
- * the data once more than send does, which pays for short data, since there is no callback. */
+ * the data once more than send does, which pays for short data, since there is no callback.
+ * `refused`: set to whether the fast path was tried in vain. */
 static inline bool try_send(mca_btl_base_endpoint_t *endpoint, opal_convertor_t *convertor,
                             const void *header, size_t header_size, size_t payload_size,
-                            mca_btl_base_tag_t tag)
+                            mca_btl_base_tag_t tag, bool *refused)
 {
     void *data = NULL;
 
+    *refused = false;
     if (OPAL_UNLIKELY(endpoint->self || !endpoint->used)) {
         return false;
     }
@@ -177,9 +180,10 @@ static inline bool try_send(mca_btl_base_endpoint_t *endpoint, opal_convertor_t 
         }
         opal_convertor_get_current_pointer(convertor, &data);
     }
-    return OPAL_COMMON_ADAPTIB_COMPLETE
-           == opal_common_adaptib_active_try_send(mca_btl_adaptib.core, endpoint->peer, tag, header,
-                                                  header_size, data, payload_size);
+    *refused = OPAL_COMMON_ADAPTIB_COMPLETE
+               != opal_common_adaptib_active_try_send(mca_btl_adaptib.core, endpoint->peer, tag,
+                                                      header, header_size, data, payload_size);
+    return !*refused;
 }
 
 int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
@@ -190,6 +194,7 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
     const size_t bytes = header_size + payload_size;
     opal_free_list_t *list;
     mca_btl_adaptib_fragment_t *fragment;
+    bool refused;
     int rc;
 
     (void) btl;
@@ -197,7 +202,8 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
     if (NULL != descriptor) {
         *descriptor = NULL;
     }
-    if (OPAL_LIKELY(try_send(endpoint, convertor, header, header_size, payload_size, tag))) {
+    if (OPAL_LIKELY(
+            try_send(endpoint, convertor, header, header_size, payload_size, tag, &refused))) {
         if (payload_size >= MCA_BTL_ADAPTIB_LONG) {
             mca_btl_adaptib_follow_limit();
         }
@@ -222,7 +228,7 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
         }
     }
     fragment->core.complete = sendi_complete;
-    rc = start(endpoint, fragment, tag);
+    rc = start(endpoint, fragment, tag, refused);
     if (OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
         mca_btl_adaptib_fragment_return(fragment);
     }

@@ -47,7 +47,7 @@ opal_common_adaptib_active_declined(opal_common_adaptib_core_t *core,
 /* As opal_common_adaptib_active_send, for a message in two pieces (the second may be empty) that
  * can be sent now.
  * @retval COMPLETE  done
- * @retval AGAIN     not sent; call opal_common_adaptib_active_send */
+ * @retval AGAIN     not sent; call opal_common_adaptib_active_send, which does not try again */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_active_try_send(opal_common_adaptib_core_t *core,
                                     opal_common_adaptib_peer_t *peer, uint8_t tag,

@@ -27,7 +27,10 @@ typedef struct {
 
 typedef enum {
     OPAL_COMMON_ADAPTIB_MODE_STANDARD, /* complete when the buffer can be used again */
-    OPAL_COMMON_ADAPTIB_MODE_SYNC      /* complete when the message has been matched, too */
+    OPAL_COMMON_ADAPTIB_MODE_SYNC,     /* complete when the message has been matched, too */
+    /* As STANDARD, for a message that the fast path (opal_common_adaptib_try_send) has just
+     * refused: the send does not try it again. */
+    OPAL_COMMON_ADAPTIB_MODE_REFUSED
 } opal_common_adaptib_mode_t;
 
 /* Kind of operation that the traffic belongs to; the striping policy EPC uses it. */
@@ -50,7 +53,7 @@ opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_p
 /* Fast path without a request: for a contiguous message in standard mode that there is room for
  * now.
  * @retval COMPLETE  done
- * @retval AGAIN     not sent; call opal_common_adaptib_send */
+ * @retval AGAIN     not sent; call opal_common_adaptib_send, with MODE_REFUSED */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_try_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
                              uint32_t context, int32_t source, int32_t tag, const void *base,

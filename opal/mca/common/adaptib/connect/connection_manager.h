@@ -135,6 +135,8 @@ public:
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
     bool has_work() const { return measurement_.active() || retry_due() || closing(); }
+    // Queue pairs of all connections.
+    QueuePairs& queue_pairs() { return queue_pairs_; }
     // Queue pairs that connect through rdma_cm.
     CmConnects& cm_connects() { return cm_connects_; }
 

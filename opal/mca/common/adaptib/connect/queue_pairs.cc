@@ -96,6 +96,7 @@ Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
     }
     subchannel.qp = std::move(qp);
     subchannel.refused = false;
+    note_owner(peer, subchannel);
     context_.counters.queue_pairs += peer.contact.name != context_.options.self ? 1 : 0;
     count();
     return kOk;
@@ -163,6 +164,9 @@ Status QueuePairs::make_shared(Peer& peer, Subchannel& subchannel) {
             context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.contact.name,
                                           peer.connection.quiet_work, subchannel.qp);
     } while (status.wants_room() && pool_.give_up_oldest());
+    if (status.ok()) {
+        note_owner(peer, subchannel);
+    }
     context_.counters.initiators = context_.options.shared->initiators();
     context_.counters.initiators_replaced = context_.options.shared->replaced();
     return status;
@@ -188,6 +192,7 @@ std::unique_ptr<QueuePair> QueuePairs::take(Peer& peer, Subchannel& subchannel) 
     if (context_.options.migration != nullptr) {
         context_.options.migration->forget(subchannel);
     }
+    owners_.remove(peer, subchannel);
     std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
     subchannel.cm_connect = {};
     subchannel.outstanding = {};
@@ -225,6 +230,13 @@ bool QueuePairs::spares(const Peer& peer, const Subchannel& subchannel) const {
     return peer.connection.shared &&
            (peer.session.state == ConnectState::failed ||
             context_.rails[subchannel.local_rail]->state() == PortState::active);
+}
+
+// Leaves out this process itself as a peer: that may end with its connection.
+void QueuePairs::note_owner(Peer& peer, const Subchannel& subchannel) {
+    if (peer.contact.name != context_.options.self) {
+        owners_.add(peer, subchannel);
+    }
 }
 
 void QueuePairs::lose_path(Peer& peer, Subchannel& subchannel, const std::string& why) {

@@ -16,6 +16,7 @@
 
 #include "connect/connect_context.h"
 #include "connect/connection_pool.h"
+#include "connect/queue_pair_owners.h"
 
 namespace adaptib {
 
@@ -42,6 +43,8 @@ public:
     // Moves the peer's queue pairs to the error state, so that their work completes as flushed; not
     // those that other peers use and that may work.
     void fail_all(Peer& peer);
+    // The peers that use a queue pair. Connections of this process with itself are left out.
+    QueuePairOwners& owners() { return owners_; }
     // Drops the queue pair: the connection does without its path.
     void lose_path(Peer& peer, Subchannel& subchannel, const std::string& why);
     void lose_path(Peer& peer, Subchannel& subchannel, Status status);
@@ -63,11 +66,13 @@ private:
                             std::uint32_t mask);
     Status aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
     bool spares(const Peer& peer, const Subchannel& subchannel) const;
+    void note_owner(Peer& peer, const Subchannel& subchannel);
     void count();
     std::uint32_t send_depth(std::uint32_t rail) const;
 
     const ConnectContext& context_;
     ConnectionPool& pool_;
+    QueuePairOwners owners_;
 };
 
 } // namespace adaptib

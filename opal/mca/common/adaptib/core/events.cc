@@ -112,6 +112,7 @@ void Core::on_repaired(Peer& peer, Nanoseconds took) {
 
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
 // that use it, but the failed request is one peer's; the others' connections are made anew.
+// However many other peers there are, only these are visited.
 void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
                           std::uint64_t wr_id) {
     const WorkTarget* owner = nullptr;
@@ -148,7 +149,9 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             return;
         }
     };
-    peers_->for_each(look);
+    for (Peer* peer : connections_->queue_pairs().owners().find(rail, qp_number)) {
+        look(*peer);
+    }
     peers_->for_each_loopback(look);
 }
 

@@ -28,8 +28,9 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     Peer* to = peer_of(core, peer);
     const Envelope from = envelope_of(*envelope);
     const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
+    const bool tries = mode == OPAL_COMMON_ADAPTIB_MODE_STANDARD;
     if (to != nullptr && !synchronous &&
-        (Protocol::try_send(*to, from, *data) || protocol.send_timed(*to, from, *data)))
+        ((tries && Protocol::try_send(*to, from, *data)) || protocol.send_timed(*to, from, *data)))
         [[likely]] {
         end_at_once(*request, data->bytes);
         return OPAL_COMMON_ADAPTIB_COMPLETE;

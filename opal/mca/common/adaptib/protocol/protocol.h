@@ -361,8 +361,10 @@ private:
         header.length = static_cast<std::uint32_t>(bytes);
         return header;
     }
-    // The four *_in_ring functions return false if nothing was sent: there is no room now, or
-    // something has to go first. store_* are the fast path, and also refuse for other reasons.
+    // The four *_in_ring functions return false if nothing was sent: something has to go first, or
+    // there is no room now. store_* are cheap, and also refuse longer messages (kRetainedFrom) and
+    // whatever needs more than a look at the cursor. put_* ask in full: they read the reader's
+    // count, go on to another lap, and post. Another attempt right after them is in vain.
     [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
                                                      const void* base, Bytes bytes) {
         if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {

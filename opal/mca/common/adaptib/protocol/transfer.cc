@@ -77,7 +77,7 @@ void TransferEngine::interrupt_plan(Transfer& transfer) {
     }
     rma.plan.clear();
     rma.progress.clear();
-    rma.oldest = rma.posted = 0;
+    rma.posted = 0;
 }
 
 // Plans the next round if it is due: a long transfer is planned in rounds, of which two are under
@@ -181,7 +181,7 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
         if (begun.count() == 0 && !rma.progress.empty()) {
             begun = options_.clock->now();
         }
-        const Status status = post_stripe(transfer, rma.plan[rma.posted]);
+        const Status status = post_stripe(transfer);
         if (status.is_again()) {
             wait_in(transfer, subchannel, Place::first);
             return false;
@@ -208,8 +208,10 @@ bool TransferEngine::find_keys(Transfer& transfer) {
     return !transfer.rma.one_sided || transfer.rma.keys_found || listener_.find_keys(transfer);
 }
 
-Status TransferEngine::post_stripe(Transfer& transfer, const Stripe& stripe) {
+// Posts the next stripe of the plan.
+Status TransferEngine::post_stripe(Transfer& transfer) {
     const RmaOperation& rma = transfer.rma;
+    const Stripe& stripe = rma.plan[rma.posted];
     Subchannel& subchannel = transfer.peer.lanes.subchannels[stripe.subchannel];
     if (subchannel.remote_rail >= rma.remote_key_count) {
         return Status::error(Reason::bad_key);
@@ -217,7 +219,7 @@ Status TransferEngine::post_stripe(Transfer& transfer, const Stripe& stripe) {
     const Gather gather{rma.local + stripe.offset, stripe.length,
                         rma.registration->local_key(subchannel.local_rail)};
     SendWork work;
-    work.wr_id = wr_id_of(&transfer);
+    work.wr_id = wr_id_of(&transfer, rma.posted);
     work.opcode = rma.opcode;
     work.flags = kSignaled;
     work.gather = &gather;
@@ -248,16 +250,17 @@ void TransferEngine::on_work_done(Transfer& transfer, std::uint32_t rail,
     }
 }
 
-// Returns the index of the stripe that completes: those of one queue pair complete in order.
-// plan.size(): none, the connection is gone.
+// Returns the index of the stripe that completes, which its wr_id names modulo kWorkNumbers. If the
+// plan is longer than that, it is the first of these that is outstanding on the queue pair, which
+// completes in order. plan.size(): none, the connection is gone.
 std::size_t TransferEngine::stripe_of(const Transfer& transfer, std::uint32_t rail,
-                                      std::uint32_t qp_number) {
+                                      const WorkCompletion& completion) {
     const RmaOperation& rma = transfer.rma;
     const auto& subchannels = transfer.peer.lanes.subchannels;
-    for (std::size_t i = rma.oldest; i < rma.posted; ++i) {
+    for (std::size_t i = work_number_of(completion.wr_id); i < rma.posted; i += kWorkNumbers) {
         const std::uint32_t at = rma.plan[i].subchannel;
         const bool done = !rma.progress.empty() && rma.progress[i].done;
-        if (!done && at < subchannels.size() && subchannels[at].has(rail, qp_number)) {
+        if (!done && at < subchannels.size() && subchannels[at].has(rail, completion.qp_number)) {
             return i;
         }
     }
@@ -276,10 +279,6 @@ void TransferEngine::take_time(Transfer& transfer, std::size_t stripe, WorkStatu
     StripeProgress& progress = transfer.rma.progress[stripe];
     Subchannel& subchannel = transfer.peer.lanes.subchannels[transfer.rma.plan[stripe].subchannel];
     progress.done = true;
-    while (transfer.rma.oldest < transfer.rma.posted &&
-           transfer.rma.progress[transfer.rma.oldest].done) {
-        ++transfer.rma.oldest;
-    }
     const Nanoseconds now = options_.clock->now();
     const TimedStripes& before = progress.before;
     const Nanoseconds busy = now - before.since;
@@ -362,7 +361,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
     }
     RmaOperation& rma = transfer.rma;
     const bool timed = !rma.progress.empty();
-    const std::size_t stripe = stripe_of(transfer, rail, completion.qp_number);
+    const std::size_t stripe = stripe_of(transfer, rail, completion);
     if (stripe < rma.plan.size()) {
         const Bytes length = rma.plan[stripe].length;
         Subchannel& subchannel = transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel];

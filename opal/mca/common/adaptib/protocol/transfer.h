@@ -70,7 +70,6 @@ struct RmaOperation {
     Bytes covered = 0;                    // bytes in the plan
     Bytes round = 0;                      // length of the next of the rounds that make up the plan
     std::uint32_t rounds = 0;             // rounds planned
-    std::size_t oldest = 0;               // first stripe that may be outstanding
     std::uint32_t connection = 0;         // Peer::connection that the plan is for
     std::vector<Stripe> left;             // of an interrupted plan: stripes still to be moved
     std::size_t posted = 0;               // stripes posted
@@ -117,7 +116,7 @@ struct RmaOperation {
         left.clear();
         covered = 0;
         rounds = 0;
-        oldest = posted = 0;
+        posted = 0;
     }
 };
 

@@ -128,10 +128,10 @@ private:
     static void interrupt_plan(Transfer& transfer);
     void plan(Transfer& transfer);
     bool plan_more(Transfer& transfer);
-    Status post_stripe(Transfer& transfer, const Stripe& stripe);
+    Status post_stripe(Transfer& transfer);
     bool find_keys(Transfer& transfer);
     static std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
-                                 std::uint32_t qp_number);
+                                 const WorkCompletion& completion);
     void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
     void learn_from(Transfer& transfer, std::size_t stripe);
     void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);
