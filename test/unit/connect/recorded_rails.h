@@ -21,7 +21,12 @@ namespace adaptib::test {
 // A queue pair that records how it is connected; its posts and maps always succeed.
 class ConnectablePair final : public QueuePair {
 public:
-    ConnectablePair(QpType type, std::uint32_t number) : QueuePair(type) { number_ = number; }
+    // `room`: of the device, for another one, once this one is gone.
+    ConnectablePair(QpType type, std::uint32_t number, std::size_t& room)
+        : QueuePair(type), room_(room) {
+        number_ = number;
+    }
+    ~ConnectablePair() override { ++room_; }
 
     Status answer = kOk; // to attempts to change the state, and to connect
     std::vector<QpState> states;
@@ -58,6 +63,8 @@ private:
         mapped.push_back(address);
         return reinterpret_cast<void*>(address);
     }
+
+    std::size_t& room_;
 };
 
 class RecordedRail final : public NamedRail {
@@ -71,32 +78,38 @@ public:
         info_.capabilities |= static_cast<std::uint32_t>(capability);
     }
 
+    static constexpr std::size_t kMany = 1'000'000;
+
     PortState port = PortState::active;
-    Status qp_result = kOk;                    // of the making of a queue pair
-    Status memory_result = kOk;                // of allocation and registration
-    std::size_t memories = ~std::size_t{0};    // allocations until there is no room
-    std::size_t queue_pairs = ~std::size_t{0}; // queue pairs until there is no room
-    std::uint32_t made = 0;                    // number of the last queue pair
-    std::uint32_t registrations = 0;           // remote key of the last one
+    Status qp_result = kOk;          // of the making of a queue pair
+    Status memory_result = kOk;      // of allocation and registration
+    std::size_t memories = kMany;    // further allocations until there is no room
+    Bytes largest = 1u << 30;        // allocation that finds room
+    std::size_t queue_pairs = kMany; // further queue pairs until there is no room
+    std::uint32_t made = 0;          // number of the last queue pair
+    std::uint32_t registrations = 0; // remote key of the last one
 
 private:
     class Region final : public MemoryRegion {
     public:
-        explicit Region(Bytes length)
-            : MemoryRegion(std::aligned_alloc(4096, round_up(length, 4096)), length), owned_(true) {
+        // `room`: of the system, for another one, once this one is gone.
+        Region(Bytes length, std::size_t& room)
+            : MemoryRegion(std::aligned_alloc(4096, round_up(length, 4096)), length), room_(&room) {
             std::memset(address_, 0, length);
         }
+        // Refers to the caller's memory.
         Region(void* address, Bytes length, std::uint32_t key) : MemoryRegion(address, length) {
             local_key_ = remote_key_ = key;
         }
         ~Region() override {
-            if (owned_) {
+            if (room_ != nullptr) {
                 std::free(address_);
+                ++*room_;
             }
         }
 
     private:
-        bool owned_ = false;
+        std::size_t* room_ = nullptr;
     };
     class Receives final : public SharedReceiveQueue {
         Status post_impl(const ReceiveWork&) override { return kOk; }
@@ -110,7 +123,7 @@ private:
         }
         if (qp_result.ok()) {
             --queue_pairs;
-            out = std::make_unique<ConnectablePair>(init.type, ++made);
+            out = std::make_unique<ConnectablePair>(init.type, ++made, queue_pairs);
         }
         return qp_result;
     }
@@ -126,12 +139,12 @@ private:
         return kOk;
     }
     Status allocate_impl(Bytes length, std::uint32_t, std::unique_ptr<MemoryRegion>& out) override {
-        if (memories == 0) {
+        if (memories == 0 || length > largest) {
             return Status::error(Reason::no_memory);
         }
         if (memory_result.ok()) {
             --memories;
-            out = std::make_unique<Region>(length);
+            out = std::make_unique<Region>(length, memories);
         }
         return memory_result;
     }
