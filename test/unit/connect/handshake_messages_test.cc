@@ -143,6 +143,11 @@ TEST_F(Messages, AMessageThatFindsNoRoomIsSentLaterOnce) {
     EXPECT_EQ(body<ConnectBody>(0).connection, 6u); // the state at the time of sending
     messages_.retry();
     EXPECT_EQ(sent(), Types{});
+    room(false);
+    EXPECT_FALSE(messages_.send(*peer_, MessageType::connect_refuse));
+    room(true);
+    messages_.retry();
+    EXPECT_EQ(sent(), Types{MessageType::connect_refuse}); // and nothing that went before
     EXPECT_TRUE(unsent_.empty());
 }
 
