@@ -42,16 +42,24 @@ public:
     std::vector<std::string> notices;
     std::size_t connected = 0;
     std::size_t partitions = 0;
-    bool usable = true; // each path
+    std::size_t rings_offered = 0;
+    std::size_t rings_withdrawn = 0;
+    std::vector<std::size_t> lost_paths;
+    std::string last_loss;                // why the last one was lost
+    bool usable = true;                   // each path ...
+    std::size_t except = ~std::size_t{0}; // ... but this one
 
 private:
-    void on_ring_offered(Peer&) override {}
+    void on_ring_offered(Peer&) override { ++rings_offered; }
     void on_connected(Peer&) override { ++connected; }
     void on_unconnected(Peer&) override {}
     void on_ring_final(Peer&) override {}
-    void on_ring_withdrawn(Peer&) override {}
-    bool is_usable(const Peer&, std::size_t) override { return usable; }
-    void on_path_unconnected(Peer&, std::size_t, const std::string&) override {}
+    void on_ring_withdrawn(Peer&) override { ++rings_withdrawn; }
+    bool is_usable(const Peer&, std::size_t path) override { return usable && path != except; }
+    void on_path_unconnected(Peer&, std::size_t path, const std::string& why) override {
+        lost_paths.push_back(path);
+        last_loss = why;
+    }
     void on_interrupted(Peer&) override {}
     void on_abandoned(Peer&) override {}
     void on_fenced(Peer&) override {}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The end of work over shared queue pairs: what is awaited, and when memory may be reused.
+#include "connect/shared_draining.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+
+#include "unit/connect/recorded_rails.h"
+
+namespace adaptib::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Draining : public RecordedConnections {
+protected:
+    static constexpr std::size_t kDepth = 16;
+
+    Draining() {
+        peer_->connection.shared = true;
+        for (std::uint32_t i = 0; i < 2; ++i) {
+            auto initiator = std::make_unique<RecordingPair>(i + 1);
+            pairs_[i] = initiator.get();
+            initiators_[i] = std::make_shared<SharedInitiator>(std::move(initiator), kDepth);
+            peer_->lanes.subchannels[i].qp = std::make_unique<SharedQueuePair>(
+                initiators_[i], std::make_shared<RecordingPair>(i + 11),
+                peer_->connection.quiet_work);
+        }
+        EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+    }
+
+    void post(std::size_t subchannel) {
+        EXPECT_TRUE(
+            peer_->lanes.subchannels[subchannel].qp->post_send(empty_write(0, 0x1000, 0)).ok());
+    }
+    void complete_flush() {
+        const SendWork work = pairs_[0]->posts.back();
+        WorkCompletion completion{};
+        completion.qp_number = 1;
+        completion.status = WorkStatus::success;
+        target_of(work.wr_id)->on_work_done(0, completion);
+    }
+
+    const ConnectContext context_ = recorded_context({});
+    ControlLanes lanes_{context_};
+    SharedDraining draining_{context_, lanes_};
+    std::array<RecordingPair*, 2> pairs_{};
+    std::array<std::shared_ptr<SharedInitiator>, 2> initiators_;
+    std::unique_ptr<Peer> peer_ = open_peer(1);
+};
+
+TEST_F(Draining, QueuePairsOfThePeersOwnNeedNone) {
+    const auto own = open_peer(2);
+    EXPECT_TRUE(draining_.drained(*own));
+    EXPECT_TRUE(draining_.may_fence(*own));
+    EXPECT_TRUE(pair_of(*own, 0).posts.empty());
+}
+
+TEST_F(Draining, WithoutWorkThereIsNothingToWaitFor) {
+    EXPECT_TRUE(SharedDraining::is_quiet(*peer_));
+    EXPECT_TRUE(draining_.drained(*peer_));
+    EXPECT_TRUE(pairs_[0]->posts.empty());
+}
+
+TEST_F(Draining, AnEmptyWriteBehindTheWorkTellsWhen) {
+    post(0);
+    EXPECT_FALSE(SharedDraining::is_quiet(*peer_));
+    EXPECT_FALSE(draining_.drained(*peer_));
+    EXPECT_EQ(pairs_[0]->posts.size(), 2u);
+    EXPECT_FALSE(draining_.drained(*peer_));
+    EXPECT_EQ(pairs_[0]->posts.size(), 2u); // one is enough
+    complete_flush();
+    EXPECT_TRUE(draining_.drained(*peer_));
+    EXPECT_TRUE(draining_.may_fence(*peer_));
+    EXPECT_FALSE(initiators_[0]->failed());
+}
+
+TEST_F(Draining, WorkPostedBehindTheEmptyWriteNeedsAnother) {
+    post(0);
+    EXPECT_FALSE(draining_.drained(*peer_));
+    post(0);
+    const SendWork first = pairs_[0]->posts[1];
+    WorkCompletion completion{};
+    completion.qp_number = 1;
+    completion.status = WorkStatus::success;
+    target_of(first.wr_id)->on_work_done(0, completion);
+    EXPECT_FALSE(draining_.drained(*peer_));
+    EXPECT_EQ(pairs_[0]->posts.size(), 4u);
+    complete_flush();
+    EXPECT_TRUE(draining_.drained(*peer_));
+}
+
+TEST_F(Draining, TransfersReportTheirOwnEnd) {
+    post(1);
+    peer_->transfers.stripes = 1;
+    EXPECT_FALSE(draining_.drained(*peer_));
+    EXPECT_FALSE(draining_.may_fence(*peer_));
+    EXPECT_TRUE(pairs_[0]->posts.empty());
+    peer_->transfers.stripes = 0;
+    EXPECT_TRUE(draining_.drained(*peer_)); // nothing else is posted on that lane
+    EXPECT_EQ(pairs_[1]->posts.size(), 1u);
+}
+
+TEST_F(Draining, PacketsOfAFailedInitiatorMayBeLate) {
+    world_.clock.advance(1s);
+    post(0);
+    initiators_[0]->fail();
+    EXPECT_TRUE(draining_.drained(*peer_)); // nothing more leaves this side
+    EXPECT_FALSE(draining_.may_fence(*peer_));
+    world_.clock.advance(SharedDraining::kPacketsGone - 1ns);
+    EXPECT_FALSE(draining_.may_fence(*peer_)); // the time does not begin anew
+    world_.clock.advance(1ns);
+    EXPECT_TRUE(draining_.may_fence(*peer_));
+}
+
+TEST_F(Draining, OnlyInitiatorsWithWorkOfThePeersAreStopped) {
+    post(1);
+    SharedDraining::stop(*peer_);
+    EXPECT_FALSE(initiators_[0]->failed()); // other peers use it on
+    EXPECT_TRUE(initiators_[1]->failed());
+    EXPECT_EQ(pairs_[1]->states, std::vector{QpState::error});
+    EXPECT_TRUE(SharedDraining::is_quiet(*peer_));
+}
+
+TEST_F(Draining, APathThatHasDroppedOutIsNotWaitedFor) {
+    peer_->lanes.subchannels[1].qp.reset();
+    EXPECT_TRUE(draining_.drained(*peer_));
+    SharedDraining::stop(*peer_);
+    EXPECT_TRUE(draining_.may_fence(*peer_));
+}
+
+} // namespace
+} // namespace adaptib::test
