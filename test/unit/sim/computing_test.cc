@@ -290,7 +290,7 @@ class ActiveUser : public testing::TestWithParam<int> { // the parameter: connec
 protected:
     ActiveUser() {
         for (const std::size_t rank : {0, 1}) {
-            ranks_->core(rank).protocol().listen(
+            ranks_->core(rank).protocol().active().listen(
                 [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
             ranks_->core(rank).broken().listen(
                 [](void* count, Peer&) { ++*static_cast<int*>(count); }, &broken_[rank]);

@@ -169,7 +169,7 @@ std::unique_ptr<Peer> PeerDirectory::new_peer(const ProcessAddress& address,
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        parts_.counters);
     peer->health.life.ended = parts_.ended.contains(address.name);
-    peer->out.try_send_active_max = parts_.protocol.active_max();
+    peer->out.try_send_active_max = parts_.protocol.active().most();
     peer->in.ring_bytes = attached.ring_bytes;
     if (attached.most_eager > attached.eager_limit) {
         peer->flow.copy_choice = std::make_unique<CopyChoice>(

@@ -20,7 +20,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     const bool waits = peer.ending.disconnect_received
                            ? SendFlow::has_more_than_disconnects(peer)
                            : peer.has_waiting() || peer.interruption.work_failed;
-    if (waits || may_await_active(peer) || has_business_with(peer)) {
+    if (waits || active_.may_await(peer) || has_business_with(peer)) {
         report_peer_failure(peer);
     }
     connections_.break_off(peer);

@@ -18,9 +18,10 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       region_keys_(rails, counters, listener),
       emulated_atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_,
                         completions_, counters, *this),
-      active_max_(options.active_max),
       eager_tuning_(*options.clock, options.active_eager, counters),
       transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this),
+      active_(options.active_max, flow_, back_pressure_, eager_tuning_, completions_, counters,
+              *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
                   counters, *this) {}
 

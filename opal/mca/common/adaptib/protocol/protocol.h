@@ -13,7 +13,6 @@
 //     restrained.cc          back-pressure: a peer is told which messages it may send
 //     rts.cc                 an RTS (`rendezvous`) is sent, or arrives and is matched
 //     shelved.cc             the record of a waiting operation lies in its request
-//     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.h          keys of the remote memory; operations that the target refuses
 //     emulated_atomics.h     atomics that the target's processor executes
@@ -31,6 +30,7 @@
 //
 // and the parts that have a class of their own:
 //
+//     active_messages.h      messages for a handler instead of for matching
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
@@ -60,6 +60,7 @@
 #include "memory/block_pool.h"
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
+#include "protocol/active_messages.h"
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
 #include "protocol/count_rma.h"
@@ -95,6 +96,7 @@ protected:
 class Protocol final : BackPressureListener,
                        RmaTargetListener,
                        EmulatedAtomicsListener,
+                       ActiveMessagesListener,
                        TransferListener,
                        SendFlowListener,
                        RendezvousListener {
@@ -170,31 +172,10 @@ public:
         return kOk;
     }
     bool cancel(UserRequest& user);
-    // Errors: bad_argument if longer than active_max(), unreachable.
-    Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
-                       bool& complete);
-    // As try_send, for an active message in two pieces. The second piece may be empty.
-    [[gnu::always_inline]] static bool try_send_active(Peer& peer, std::uint8_t tag,
-                                                       const void* first, Bytes first_bytes,
-                                                       const void* second, Bytes second_bytes) {
-        const Bytes bytes = first_bytes + second_bytes;
-        return bytes <= peer.out.try_send_active_max &&
-               (store_active_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
-                put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes));
-    }
-    // Same for a longer message; may time the copy into the ring.
-    bool send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
-                           const void* second, Bytes second_bytes);
-    Bytes active_max() const { return active_max_; }
+    ActiveMessages& active() { return active_; }
+    const ActiveMessages& active() const { return active_; }
     // Learns which messages go through the ring; on_active_declined(), active_eager().
     EagerTuning& eager_tuning() { return eager_tuning_; }
-    // Called with each active message that arrives. Null: active messages count as bad packets.
-    using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
-                                   const std::byte* payload, Bytes length);
-    void listen(ActiveHandler handler, void* context) {
-        active_handler_ = handler;
-        active_context_ = context;
-    }
     // Memory of this process: registration, windows, memory that its user has lent.
     ExposedMemory& memory() { return memory_; }
     // Returns the access to publish for memory registered with `access`: adds whether initiators
@@ -288,7 +269,7 @@ public:
     [[gnu::always_inline]] void on_active_in_turn(Peer& peer, std::uint8_t tag,
                                                   const std::byte* body, Bytes length) {
         ++peer.in.next_receive;
-        on_active(peer, tag, body, length);
+        active_.on_active(peer, tag, body, length);
         if (peer.in.early != nullptr) [[unlikely]] {
             run_early(peer);
         }
@@ -300,16 +281,10 @@ public:
     void on_peer_failed(Peer& peer, const std::string& what) override;
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
-    // Returns true if the user may wait for an active message of the peer: both have exchanged
-    // messages, and neither has begun to disconnect. The protocol does not know of such a wait.
-    bool may_await_active(const Peer& peer) const {
-        return active_handler_ != nullptr && peer.messages() > 0 && !peer.ending.released &&
-               !peer.ending.disconnect_received;
-    }
     // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
     void drop_disconnects(Peer& peer) { fail_pending(peer); }
     // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    void report_peer_failure(Peer& peer);
+    void report_peer_failure(Peer& peer) override;
     // Drops all posted receives; their completion functions are not called.
     void drop_receives();
     bool has_posted_receives() const { return matcher_.posted() > 0; }
@@ -354,15 +329,8 @@ private:
         header.tag = envelope.tag;
         return header;
     }
-    static MessageHeader active_header(std::uint8_t tag, Bytes bytes) {
-        MessageHeader header;
-        header.type = MessageType::active;
-        header.flags = tag;
-        header.length = static_cast<std::uint32_t>(bytes);
-        return header;
-    }
-    // The four *_in_ring functions return false if nothing was sent: there is no room now, or
-    // something has to go first. store_* are the fast path, and also refuse for other reasons.
+    // Both *_in_ring functions return false if nothing was sent: there is no room now, or something
+    // has to go first. store_in_ring is the fast path, and also refuses for other reasons.
     [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
                                                      const void* base, Bytes bytes) {
         if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
@@ -374,22 +342,6 @@ private:
     // Takes the envelope in pieces, so that callers on the fast path need not build it in memory.
     static bool put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
                             std::int32_t tag, const void* base, Bytes bytes);
-    [[gnu::always_inline]] static bool store_active_in_ring(Peer& peer, std::uint8_t tag,
-                                                            const void* first, Bytes first_bytes,
-                                                            const void* second,
-                                                            Bytes second_bytes) {
-        const Bytes bytes = first_bytes + second_bytes;
-        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
-            return false;
-        }
-        MessageHeader header = active_header(tag, bytes);
-        return peer.store_in_ring(header, [&](std::byte* to) {
-            copy_small(to, first, first_bytes);
-            copy_small(to + first_bytes, second, second_bytes);
-        });
-    }
-    static bool put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
-                                   Bytes first_bytes, const void* second, Bytes second_bytes);
 
     // restrained.cc
     void on_allowance(Peer& peer, std::uint8_t flags);
@@ -410,7 +362,7 @@ private:
     bool transmit(SendRequest& request);
     bool transmit_eager(SendRequest& request);
     bool send_pending(PendingSend& send) override;
-    void note_sent(Peer& peer);
+    void note_sent(Peer& peer) override;
 
     // completion of requests
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
@@ -501,18 +453,6 @@ private:
     }
     void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
 
-    // active.cc
-    bool transmit_parts(SendRequest& request);
-    void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
-        if (active_handler_ != nullptr && peer.in.parts.empty()) [[likely]] {
-            active_handler_(active_context_, peer, tag, body, length);
-        } else {
-            on_active_end(peer, tag, body, length);
-        }
-    }
-    void on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length);
-
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
 
@@ -559,14 +499,11 @@ private:
     FlushEpochs flush_epochs_;
     IdTable<CopiedOneSided> copied_;
     EmulatedAtomics emulated_atomics_;
-    Bytes active_max_;
     EagerTuning eager_tuning_;
-    ActiveHandler active_handler_ = nullptr;
-    void* active_context_ = nullptr;
     TransferEngine transfers_;
     SendFlow flow_;
+    ActiveMessages active_;
     Rendezvous rendezvous_;
-    std::vector<std::byte> fragment_; // scratch of transmit_parts
 };
 
 } // namespace adaptib
