@@ -30,7 +30,7 @@ Status Driver::peer(std::uint32_t rank, std::uint32_t to, Peer*& out) {
 
 void Driver::release(std::uint32_t rank, std::uint32_t to) {
     if (const auto known = peers_.find({rank, to}); known != peers_.end()) {
-        core(rank).protocol().release_peer(*known->second);
+        core(rank).protocol().disconnects().release(*known->second);
         peers_.erase(known);
     }
 }

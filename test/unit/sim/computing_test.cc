@@ -361,7 +361,7 @@ TEST_P(ActiveUser, GoesOnIfTheCablesAreInAgain) {
 }
 
 TEST_P(ActiveUser, IsNotToldOfARankThatHasLeft) {
-    ranks_->core(1).protocol().release_peer(*ranks_->peer(1, 0));
+    ranks_->core(1).protocol().disconnects().release(*ranks_->peer(1, 0));
     rest(*ranks_, 1s);
     ranks_->kill(1);
     EXPECT_EQ(poll(kPatience + kPatience / 2), Nanoseconds::max());

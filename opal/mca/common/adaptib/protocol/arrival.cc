@@ -33,7 +33,9 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
         break;
     case MessageType::finish: rendezvous_.on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: rendezvous_.on_written(peer, read_body<WrittenBody>(body)); break;
-    case MessageType::disconnect: on_disconnect(peer, header.flags, read_body<IdBody>(body)); break;
+    case MessageType::disconnect:
+        disconnects_.on_disconnect(peer, header.flags, read_body<IdBody>(body));
+        break;
     case MessageType::active: active_.on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: active_.on_active_part(peer, header, body); break;
     case MessageType::fragment: rendezvous_.on_fragment(peer, header, body); break;

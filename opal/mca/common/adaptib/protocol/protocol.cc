@@ -22,6 +22,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this),
       active_(options.active_max, flow_, back_pressure_, eager_tuning_, completions_, counters,
               *this),
+      disconnects_(flow_, back_pressure_, *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
                   counters, *this) {}
 
@@ -57,6 +58,21 @@ void Protocol::on_unconnected(Peer& peer) {
         flow_.resume(peer);
     }
     rendezvous_.on_unconnected(peer);
+}
+
+// The core has taken the connection down.
+void Protocol::on_torn_down(Peer& peer) {
+    Disconnects::on_torn_down(peer);
+    peer.flow.messages_sent = 0;
+    transfers_.stop_balancing(peer);
+    run_early(peer);
+    start_held(peer);
+}
+
+void Protocol::start_held(Peer& peer) {
+    transfers_.start_held(peer);
+    emulated_atomics_.send_queued(peer);
+    flow_.send_queued(peer);
 }
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,

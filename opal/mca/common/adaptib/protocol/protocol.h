@@ -18,7 +18,7 @@
 //     emulated_atomics.h     atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
-//     failure.cc             a peer is lost; disconnect from a released peer
+//     failure.cc             a peer is lost, and all that waits for it
 //     protocol.cc            construction; a connection comes and goes
 //
 // intranode/ has operations of two processes of a host that end within the initiator's call
@@ -31,6 +31,7 @@
 // and the parts that have a class of their own:
 //
 //     active_messages.h      messages for a handler instead of for matching
+//     disconnects.h          the disconnect handshake with a peer that is released
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
@@ -64,6 +65,7 @@
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
 #include "protocol/count_rma.h"
+#include "protocol/disconnects.h"
 #include "protocol/eager_tuning.h"
 #include "protocol/emulated_atomics.h"
 #include "protocol/flush.h"
@@ -97,6 +99,7 @@ class Protocol final : BackPressureListener,
                        RmaTargetListener,
                        EmulatedAtomicsListener,
                        ActiveMessagesListener,
+                       DisconnectsListener,
                        TransferListener,
                        SendFlowListener,
                        RendezvousListener {
@@ -233,8 +236,8 @@ public:
     // Counts the one-sided operations under way.
     FlushEpochs& flush_epochs() { return flush_epochs_; }
     std::size_t one_sided_outstanding() const { return flush_epochs_.under_way(); }
-    void release_peer(Peer& peer);
-    void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
+    // The user releases peers, and wants them again.
+    Disconnects& disconnects() { return disconnects_; }
 
     TransferEngine& transfers() { return transfers_; }
     SendFlow& flow() { return flow_; }
@@ -430,6 +433,10 @@ private:
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     void forget_waiting(Peer& peer);
 
+    // disconnects.h
+    void on_peer_disconnected(Peer& peer) override { listener_.on_peer_disconnected(peer); }
+    void start_held(Peer& peer) override;
+
     // of transfer_engine.h, send_flow.h and rendezvous.h
     void want_connection(Peer& peer) override { connections_.request(peer); }
     void on_failure(const std::string& text) override { listener_.on_failure(text); }
@@ -443,7 +450,7 @@ private:
         complete_receive(request, request.envelope, message_bytes, received, failure);
     }
     bool leaves(Peer& peer) override { return listener_.leaves(peer); }
-    void on_flushed(Peer& peer) override { tear_down_if_disconnected(peer); }
+    void on_flushed(Peer& peer) override { disconnects_.end_if_over(peer); }
     void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
     void on_control_lane(Peer& peer, std::uint32_t lane) override {
         connections_.migrate_control_lane(peer, lane);
@@ -477,9 +484,6 @@ private:
     void fail_receives(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
-    void go_on(Peer& peer);
-    void tear_down_if_disconnected(Peer& peer);
-    void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
 
     Options options_;
     RailList rails_;
@@ -503,6 +507,7 @@ private:
     TransferEngine transfers_;
     SendFlow flow_;
     ActiveMessages active_;
+    Disconnects disconnects_;
     Rendezvous rendezvous_;
 };
 
