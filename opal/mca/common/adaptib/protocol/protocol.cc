@@ -11,8 +11,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), back_pressure_(options.unexpected_most, *this),
-      memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
-              listener),
+      order_(pool_, counters, *this), memory_({options.registration_cache, options.block_bytes},
+                                              rails, fabrics, counters, listener),
       rma_target_(memory_.lent(), counters, *this),
       synchronous_rma_(*options.clock, options.block_bytes, memory_, counters, rma_target_),
       region_keys_(rails, counters, listener),
@@ -65,7 +65,7 @@ void Protocol::on_torn_down(Peer& peer) {
     Disconnects::on_torn_down(peer);
     peer.flow.messages_sent = 0;
     transfers_.stop_balancing(peer);
-    run_early(peer);
+    order_.run_early(peer);
     start_held(peer);
 }
 

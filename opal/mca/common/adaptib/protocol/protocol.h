@@ -8,7 +8,7 @@
 //     send.cc                the caller starts a send
 //     timed.cc               messages that could go two ways (eager_tuning.h)
 //     receive.cc             the caller posts a receive, probes or cancels
-//     arrival.cc             a message arrives: order, duplicates, dispatch
+//     arrival.cc             a message's turn has come: dispatch
 //     eager.cc               eager messages, and the acknowledgment of synchronous ones
 //     restrained.cc          back-pressure: a peer is told which messages it may send
 //     rts.cc                 an RTS (`rendezvous`) is sent, or arrives and is matched
@@ -31,6 +31,7 @@
 // and the parts that have a class of their own:
 //
 //     active_messages.h      messages for a handler instead of for matching
+//     arrival_order.h        messages that arrive early, or again
 //     disconnects.h          the disconnect handshake with a peer that is released
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
@@ -62,6 +63,7 @@
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
 #include "protocol/active_messages.h"
+#include "protocol/arrival_order.h"
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
 #include "protocol/count_rma.h"
@@ -95,7 +97,8 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener,
+class Protocol final : ArrivalOrderListener,
+                       BackPressureListener,
                        RmaTargetListener,
                        EmulatedAtomicsListener,
                        ActiveMessagesListener,
@@ -247,35 +250,26 @@ public:
     // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
     // call.
     void on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
-        if (!has_its_turn(peer, header.sequence)) [[unlikely]] {
-            on_unordered(peer, header, body);
+        if (!ArrivalOrder::has_its_turn(peer, header.sequence)) [[unlikely]] {
+            order_.on_unordered(peer, header, body);
             return;
         }
-        ++peer.in.next_receive;
+        ArrivalOrder::begin_turn(peer);
         dispatch(peer, header, body);
-        if (peer.in.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
+        order_.end_turn(peer);
     }
-    static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
-        return sequence == peer.in.next_receive && !peer.in.teardown_pending && !peer.in.unheard;
-    }
-    // Same for the two most frequent types. REQUIRES: has_its_turn().
+    // Same for the two most frequent types. REQUIRES: ArrivalOrder::has_its_turn().
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
                                                  const std::byte* body, Bytes length) {
-        ++peer.in.next_receive;
+        ArrivalOrder::begin_turn(peer);
         on_eager(peer, envelope, body, length);
-        if (peer.in.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
+        order_.end_turn(peer);
     }
     [[gnu::always_inline]] void on_active_in_turn(Peer& peer, std::uint8_t tag,
                                                   const std::byte* body, Bytes length) {
-        ++peer.in.next_receive;
+        ArrivalOrder::begin_turn(peer);
         active_.on_active(peer, tag, body, length);
-        if (peer.in.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
+        order_.end_turn(peer);
     }
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
     void on_connected(Peer& peer);
@@ -373,10 +367,7 @@ private:
                           Bytes received, int failure);
 
     // arrival.cc
-    void on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void run_early(Peer& peer);
+    void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) override;
 
     // eager.cc
     [[gnu::always_inline]] void on_eager(Peer& peer, const Envelope& envelope,
@@ -493,6 +484,7 @@ private:
     Matcher matcher_;
     BackPressure back_pressure_;
     BlockPool pool_;
+    ArrivalOrder order_;
     ExposedMemory memory_;
     RmaTarget rma_target_;
     SynchronousRma synchronous_rma_;
