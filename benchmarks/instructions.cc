@@ -41,8 +41,8 @@ struct Bench {
     Bench() {
         exchange(world, kShort, 64);
         peer = world.peer(0, 1);
-        receiver.protocol().listen([](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {},
-                                   nullptr);
+        receiver.protocol().active().listen(
+            [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
     }
 };
 
@@ -65,7 +65,7 @@ extern "C" [[gnu::noinline]] bool step_arrival(Bench& bench) {
 }
 
 extern "C" [[gnu::noinline]] bool step_send_active(Bench& bench, Bytes bytes) {
-    return Protocol::try_send_active(*bench.peer, 5, bench.out.data(), bytes, nullptr, 0);
+    return ActiveMessages::try_send(*bench.peer, 5, bench.out.data(), bytes, nullptr, 0);
 }
 
 extern "C" [[gnu::noinline]] bool step_arrival_active(Bench& bench) {

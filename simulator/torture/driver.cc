@@ -30,7 +30,7 @@ Status Driver::peer(std::uint32_t rank, std::uint32_t to, Peer*& out) {
 
 void Driver::release(std::uint32_t rank, std::uint32_t to) {
     if (const auto known = peers_.find({rank, to}); known != peers_.end()) {
-        core(rank).protocol().release_peer(*known->second);
+        core(rank).protocol().disconnects().release(*known->second);
         peers_.erase(known);
     }
 }
@@ -121,12 +121,12 @@ Started Driver::send_active(std::uint32_t rank, std::uint32_t to, std::uint8_t t
     const Bytes half = data.bytes / 2;
     const auto* base = static_cast<const std::byte*>(data.base);
     if (at_once && base != nullptr &&
-        protocol.try_send_active(*target, tag, base, half, base + half, data.bytes - half)) {
+        protocol.active().try_send(*target, tag, base, half, base + half, data.bytes - half)) {
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;
     }
-    started.status = protocol.send_active(*target, tag, data, request, started.complete);
+    started.status = protocol.active().send(*target, tag, data, request, started.complete);
     return started;
 }
 
@@ -176,7 +176,7 @@ Status Driver::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t
 void Driver::listen(Listener& listener) {
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
         ears_.push_back(std::make_unique<Ear>(Ear{&listener, rank}));
-        core(rank).protocol().listen(
+        core(rank).protocol().active().listen(
             [](void* context, Peer& from, std::uint8_t tag, const std::byte* bytes, Bytes length) {
                 const auto* ear = static_cast<const Ear*>(context);
                 ear->listener->on_active(ear->rank, from.contact.name, tag, bytes, length);

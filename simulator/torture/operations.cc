@@ -119,7 +119,7 @@ bool Runner::claim(const Operation& operation, const Envelope& pattern, Bytes ro
 
 void Runner::send_active(const Operation& operation) {
     const Bytes bytes =
-        std::min<Bytes>(operation.bytes, driver_->core(operation.rank).protocol().active_max());
+        std::min<Bytes>(operation.bytes, driver_->core(operation.rank).protocol().active().most());
     Live& live = make(operation, bytes);
     live.buffer.fill(payload_of(operation));
     live.record = history_.actives.size();

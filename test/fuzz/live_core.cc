@@ -329,7 +329,7 @@ private:
 
     void release() {
         const std::size_t node = input_.below(kNodes);
-        nodes_[node]->core->protocol().release_peer(*peers_[node]);
+        nodes_[node]->core->protocol().disconnects().release(*peers_[node]);
     }
 
     // ---------------------------------------------------------------------------------------------

@@ -215,8 +215,8 @@ TEST(Breakage, APeerThatMeetsAgainEarlyIsNotForgotten) {
         for (int i = 0; i < offset; ++i) {
             world.progress(1);
         }
-        world.core(0).protocol().release_peer(*world.peer(0, 1));
-        world.core(1).protocol().release_peer(*world.peer(1, 0));
+        world.core(0).protocol().disconnects().release(*world.peer(0, 1));
+        world.core(1).protocol().disconnects().release(*world.peer(1, 0));
         world.progress(1); // replies to 0's disconnect
         for (int i = 0; i < 10 && world.counters(0).connections_open == 1; ++i) {
             world.progress(0); // replies to 1's disconnect, and is done
@@ -261,7 +261,7 @@ TEST(Breakage, ARequestThatOvertakesTheAnswerToADisconnectWaitsForIt) {
     asked.subchannel_count = 1;
     asked.subchannels[0].qp = 8192;
 
-    world.core(0).protocol().release_peer(*peer);
+    world.core(0).protocol().disconnects().release(*peer);
     arrive(disconnect, IdBody{1});
     ASSERT_TRUE(peer->session.disconnect_sent && peer->ending.disconnect_received);
     arrive(request, asked);
@@ -289,9 +289,9 @@ TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     exchange(world, 100, 1);
     Peer* at0 = world.peer(0, 1);
     Peer* at1 = world.peer(1, 0);
-    world.core(0).protocol().release_peer(*at0);
+    world.core(0).protocol().disconnects().release(*at0);
     ASSERT_TRUE(world.run([&] { return at0->ending.disconnect_acked; }));
-    world.core(1).protocol().release_peer(*at1); // its disconnect lies in 0's queue
+    world.core(1).protocol().disconnects().release(*at1); // its disconnect lies in 0's queue
     for (TestRequest& request : flood) {
         ASSERT_TRUE(world.send(2, 1, 5, contiguous(filler), request).ok());
     }
@@ -321,7 +321,7 @@ TEST(Breakage, APeerWantedAgainAtOnceKeepsItsConnection) {
     TestRequest send;
     TestRequest receive;
     Cores world(2, options);
-    world.core(0).protocol().release_peer(*world.peer(0, 1));
+    world.core(0).protocol().disconnects().release(*world.peer(0, 1));
     std::vector<std::byte> small(8);
     TestRequest first[2];
     ASSERT_TRUE(world.receive(1, 0, 2, contiguous(small), first[1]).ok());
@@ -366,14 +366,14 @@ TEST(Breakage, CreditIsReturnedBeforeADisconnectIsHeard) {
         if (at0->out.has_pending()) {
             continue; // more than fits
         }
-        world.core(0).protocol().release_peer(*at0);
+        world.core(0).protocol().disconnects().release(*at0);
         if (at0->out.has_pending()) {
             continue;
         }
         for (int i = 0; i < 100; ++i) {
             world.progress(1);
         }
-        world.core(1).protocol().release_peer(*at1);
+        world.core(1).protocol().disconnects().release(*at1);
         EXPECT_TRUE(world.run([&] {
             return world.counters(0).connections_open == 0 &&
                    world.counters(1).connections_open == 0;
@@ -547,7 +547,7 @@ TEST(Breakage, OperationsThatWereQueuedFailTogether) {
     ASSERT_EQ(peer->session.state, ConnectState::idle);
     const Window window(world, 1, there.data(), there.size());
     Protocol& protocol = world.core(0).protocol();
-    protocol.release_peer(*peer);
+    protocol.disconnects().release(*peer);
     const auto put_all = operation(OPAL_COMMON_ADAPTIB_PUT, here.data(), window, 0, here.size());
     for (TestRequest& put : puts) {
         bool complete = false;
@@ -555,7 +555,7 @@ TEST(Breakage, OperationsThatWereQueuedFailTogether) {
         ASSERT_FALSE(complete);
     }
     plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .reason = Reason::bad_argument});
-    protocol.keep_peer(*peer);
+    protocol.disconnects().keep(*peer);
     EXPECT_EQ(peer->session.state, ConnectState::failed);
     world.progress(0);
     for (const TestRequest& put : puts) {

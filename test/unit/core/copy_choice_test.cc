@@ -126,15 +126,15 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     Cores world(2, options);
     exchange(world, 100, 40); // connects
     std::size_t heard = 0;
-    world.core(1).protocol().listen([](void* count, Peer&, std::uint8_t, const std::byte*,
-                                       Bytes) { ++*static_cast<std::size_t*>(count); },
-                                    &heard);
+    world.core(1).protocol().active().listen([](void* count, Peer&, std::uint8_t, const std::byte*,
+                                                Bytes) { ++*static_cast<std::size_t*>(count); },
+                                             &heard);
     Protocol& protocol = world.core(0).protocol();
     Peer& peer = *world.peer(0, 1);
     const std::vector<std::byte> data = pattern(4000, 1);
     for (std::size_t i = 0; i < 120; ++i) {
-        EXPECT_FALSE(protocol.try_send_active(peer, 1, data.data(), 4000, nullptr, 0));
-        ASSERT_TRUE(protocol.send_active_timed(peer, 1, data.data(), 100, data.data(), 3900));
+        EXPECT_FALSE(protocol.active().try_send(peer, 1, data.data(), 4000, nullptr, 0));
+        ASSERT_TRUE(protocol.active().send_timed(peer, 1, data.data(), 100, data.data(), 3900));
         ASSERT_TRUE(world.run([&] { return heard == i + 1; }));
     }
     EXPECT_EQ(protocol.eager_tuning().active_eager(), 65536u);
@@ -286,8 +286,8 @@ TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
     exchange(world, 100, 40); // connects
-    world.core(1).protocol().listen([](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {},
-                                    nullptr);
+    world.core(1).protocol().active().listen(
+        [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
     Protocol& protocol = world.core(0).protocol();
     Peer& peer = *world.peer(0, 1);
     const std::vector<std::byte> data = pattern(kLong, 1);
@@ -297,12 +297,12 @@ TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
     }
     EXPECT_EQ(protocol.eager_tuning().active_eager(), 65536u);
     for (int i = 0; i < 6; ++i) {
-        EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
+        EXPECT_TRUE(protocol.active().send_timed(peer, 1, data.data(), kLong, nullptr, 0));
         EXPECT_EQ(protocol.eager_tuning().active_eager(), 65536u);
     }
     EXPECT_EQ(world.counters(0).copies_timed, 0u);
     exchange(world, 8, 1);
-    EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
+    EXPECT_TRUE(protocol.active().send_timed(peer, 1, data.data(), kLong, nullptr, 0));
     EXPECT_EQ(protocol.eager_tuning().active_eager(), 4096u) << "the stream is over";
 }
 
@@ -316,7 +316,7 @@ int active_stream(Cores& world, Nanoseconds through_ring, Nanoseconds fetched) {
     for (std::uint64_t message = 0; message < kMessages; ++message) {
         const bool active = kLong <= protocol.eager_tuning().active_eager();
         if (active) {
-            EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
+            EXPECT_TRUE(protocol.active().send_timed(peer, 1, data.data(), kLong, nullptr, 0));
         } else {
             protocol.eager_tuning().on_active_declined(peer, kLong);
         }
@@ -334,8 +334,8 @@ TEST(CopyChoiceOfCores, ActiveStreamsGoTheWayThatIsFaster) {
     for (const bool ring : {true, false}) {
         Cores world(2, options);
         exchange(world, 100, 40); // connects
-        world.core(1).protocol().listen([](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {},
-                                        nullptr);
+        world.core(1).protocol().active().listen(
+            [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
         int last = 0;
         for (int i = 0; i < 20; ++i) {
             last = active_stream(world, Nanoseconds{ring ? 3000 : 4000},

@@ -69,7 +69,7 @@ protected:
 // Like a child that has disconnected and ended, while its parent has not released it yet.
 TEST_P(Leaving, WhoHasSentDisconnectAndGoneLeavesNothing) {
     Cores& world = begin();
-    world.core(1).protocol().release_peer(*world.peer(1, 0));
+    world.core(1).protocol().disconnects().release(*world.peer(1, 0));
     for (int pass = 0; pass < 1000; ++pass) {
         world.progress();
     }
@@ -77,7 +77,7 @@ TEST_P(Leaving, WhoHasSentDisconnectAndGoneLeavesNothing) {
     world.end(1);
     pass_time(20 * kMillisecond);
     expect_that_nothing_is_left();
-    world.core(0).protocol().release_peer(*peer_);
+    world.core(0).protocol().disconnects().release(*peer_);
     pass_time(20 * kMillisecond);
     expect_that_nothing_has_failed();
 }
@@ -86,7 +86,7 @@ TEST_P(Leaving, WhoHasSentDisconnectAndGoneLeavesNothing) {
 TEST_P(Leaving, ADisconnectThatNobodyAnswersIsNoFailure) {
     Cores& world = begin();
     world.end(1);
-    world.core(0).protocol().release_peer(*peer_);
+    world.core(0).protocol().disconnects().release(*peer_);
     pass_time(20 * kMillisecond);
     expect_that_nothing_is_left();
     expect_that_nothing_has_failed();

@@ -199,11 +199,11 @@ TEST(Life, PeersDisconnectAndConnectAgain) {
         exchange(world, 100, 20);
         exchange(world, 100000, 2);
         EXPECT_EQ(world.counters(0).connections_open, 1u);
-        world.core(0).protocol().release_peer(*world.peer(0, 1));
+        world.core(0).protocol().disconnects().release(*world.peer(0, 1));
         if (life % 2 == 0) {
             world.progress();
         }
-        world.core(1).protocol().release_peer(*world.peer(1, 0));
+        world.core(1).protocol().disconnects().release(*world.peer(1, 0));
         ASSERT_TRUE(world.run([&] {
             return world.counters(0).connections_open == 0 &&
                    world.counters(1).connections_open == 0;
@@ -219,15 +219,15 @@ TEST(Life, ADisconnectThatTheOtherSideDoesNotShareIsRevoked) {
     exchange(world, 100, 20);
     for (int life = 0; life < 3; ++life) {
         SCOPED_TRACE(life);
-        world.core(0).protocol().release_peer(*world.peer(0, 1));
+        world.core(0).protocol().disconnects().release(*world.peer(0, 1));
         for (int i = 0; i < life * 5; ++i) {
             world.progress();
         }
         exchange(world, 1500, 3); // node 1 has never released the peer
     }
     EXPECT_EQ(world.counters(0).connections_open, 1u);
-    world.core(0).protocol().release_peer(*world.peer(0, 1));
-    world.core(1).protocol().release_peer(*world.peer(1, 0));
+    world.core(0).protocol().disconnects().release(*world.peer(0, 1));
+    world.core(1).protocol().disconnects().release(*world.peer(1, 0));
     EXPECT_TRUE(world.run([&] {
         return world.counters(0).connections_open == 0 && world.counters(1).connections_open == 0;
     }));
@@ -236,8 +236,8 @@ TEST(Life, ADisconnectThatTheOtherSideDoesNotShareIsRevoked) {
 TEST(Life, WhatIsStartedDuringADisconnectGoesOutAfterIt) {
     Cores world(2);
     exchange(world, 100, 20);
-    world.core(0).protocol().release_peer(*world.peer(0, 1));
-    world.core(1).protocol().release_peer(*world.peer(1, 0));
+    world.core(0).protocol().disconnects().release(*world.peer(0, 1));
+    world.core(1).protocol().disconnects().release(*world.peer(1, 0));
     for (int i = 0; i < 3; ++i) {
         world.progress(0); // node 0 has got the other's disconnect, but not its reply
     }
@@ -252,7 +252,7 @@ TEST(Life, APeerThatHasSentDisconnectMayBeGoneBeforeItIsAnswered) {
         options.parameters.fault_tolerance = const_cast<char*>(tolerant ? "on" : "off");
         Cores world(2, options);
         exchange(world, 100, 40);
-        world.core(1).protocol().release_peer(*world.peer(1, 0));
+        world.core(1).protocol().disconnects().release(*world.peer(1, 0));
         world.progress(1);
         world.end(1);
         for (int i = 0; i < 5000; ++i) {
@@ -276,7 +276,7 @@ TEST(Life, WhatWaitsIsGivenBackAtTheEnd) {
     Cores world(2, options);
     for (TestRequest& request : requests) {
         ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), request).ok());
-        world.core(0).protocol().release_peer(*world.peer(0, 1));
+        world.core(0).protocol().disconnects().release(*world.peer(0, 1));
     }
     world.progress();
 }

@@ -362,8 +362,8 @@ TEST(ActiveMessages, ArriveInOrderWhateverTheirSize) {
         options.parameters.eager_limit = 1024;
         Cores world(2, options);
         Heard heard;
-        world.core(1).protocol().listen(&Heard::handler, &heard);
-        const Bytes longest = world.core(0).protocol().active_max();
+        world.core(1).protocol().active().listen(&Heard::handler, &heard);
+        const Bytes longest = world.core(0).protocol().active().most();
         std::vector<std::vector<std::byte>> sent;
         std::vector<TestRequest> requests(500);
         for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -371,8 +371,9 @@ TEST(ActiveMessages, ArriveInOrderWhateverTheirSize) {
             bool complete = false;
             ASSERT_TRUE(world.core(0)
                             .protocol()
-                            .send_active(*world.peer(0, 1), static_cast<std::uint8_t>(i),
-                                         contiguous(sent.back()), requests[i].user, complete)
+                            .active()
+                            .send(*world.peer(0, 1), static_cast<std::uint8_t>(i),
+                                  contiguous(sent.back()), requests[i].user, complete)
                             .ok());
             requests[i].done = complete;
         }
@@ -394,10 +395,10 @@ TEST(ActiveMessages, ThoseSentAtOnceKeepTheOrder) {
         options.parameters.eager_limit = 1024;
         Cores world(2, options);
         Heard heard;
-        world.core(1).protocol().listen(&Heard::handler, &heard);
+        world.core(1).protocol().active().listen(&Heard::handler, &heard);
         Protocol& protocol = world.core(0).protocol();
         std::byte none{};
-        EXPECT_FALSE(protocol.try_send_active(*world.peer(0, 1), 1, &none, 0, nullptr, 0))
+        EXPECT_FALSE(protocol.active().try_send(*world.peer(0, 1), 1, &none, 0, nullptr, 0))
             << "there is no ring yet";
         exchange(world, 100, 40);
         Random random(ring);
@@ -412,15 +413,15 @@ TEST(ActiveMessages, ThoseSentAtOnceKeepTheOrder) {
             sent.push_back(pattern(size, i));
             const std::byte* first = sent.back().data();
             if (random.below(4) != 0 &&
-                protocol.try_send_active(*world.peer(0, 1), tag, first, cut,
-                                         cut < size ? first + cut : nullptr, size - cut)) {
+                protocol.active().try_send(*world.peer(0, 1), tag, first, cut,
+                                           cut < size ? first + cut : nullptr, size - cut)) {
                 requests[i].done = true;
                 ++at_once;
             } else {
                 bool complete = false;
-                ASSERT_TRUE(protocol
-                                .send_active(*world.peer(0, 1), tag, contiguous(sent.back()),
-                                             requests[i].user, complete)
+                ASSERT_TRUE(protocol.active()
+                                .send(*world.peer(0, 1), tag, contiguous(sent.back()),
+                                      requests[i].user, complete)
                                 .ok());
                 requests[i].done = complete;
                 waiting += complete ? 0 : 1;
@@ -451,10 +452,10 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
     Cores world(2);
     exchange(world, 100, 40);
     Peer* peer = world.peer(0, 1);
-    std::vector<std::byte> bytes(world.core(0).protocol().active_max() + 1);
+    std::vector<std::byte> bytes(world.core(0).protocol().active().most() + 1);
     const auto at_once = [&](std::size_t first, std::size_t second) {
-        return world.core(0).protocol().try_send_active(*peer, 1, bytes.data(), first, bytes.data(),
-                                                        second);
+        return world.core(0).protocol().active().try_send(*peer, 1, bytes.data(), first,
+                                                          bytes.data(), second);
     };
     EXPECT_TRUE(at_once(8, 0));
     EXPECT_TRUE(at_once(8, bytes.size() - 9));
@@ -490,15 +491,17 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
 
 TEST(ActiveMessages, TooLongIsRefusedAndUnheardIsDropped) {
     Cores world(2);
-    std::vector<std::byte> sent(world.core(0).protocol().active_max() + 1);
+    std::vector<std::byte> sent(world.core(0).protocol().active().most() + 1);
     TestRequest request;
     bool complete = false;
     Protocol& protocol = world.core(0).protocol();
-    EXPECT_EQ(protocol.send_active(*world.peer(0, 1), 1, contiguous(sent), request.user, complete),
-              Status::error(Reason::bad_argument));
+    EXPECT_EQ(
+        protocol.active().send(*world.peer(0, 1), 1, contiguous(sent), request.user, complete),
+        Status::error(Reason::bad_argument));
     sent.resize(8);
-    ASSERT_TRUE(
-        protocol.send_active(*world.peer(0, 1), 1, contiguous(sent), request.user, complete).ok());
+    ASSERT_TRUE(protocol.active()
+                    .send(*world.peer(0, 1), 1, contiguous(sent), request.user, complete)
+                    .ok());
     EXPECT_TRUE(world.run([&] { return world.counters(1).bad_packets == 1; }));
     exchange(world, 100, 3);
 }

@@ -471,7 +471,7 @@ TEST(WaitingMessages, ArePackedWhenThereIsRoom) {
                 Cores world(2, options);
                 exchange(world, 100, 20);
                 std::size_t heard = 0;
-                world.core(1).protocol().listen(
+                world.core(1).protocol().active().listen(
                     [](void* context, Peer&, std::uint8_t, const std::byte*, Bytes) {
                         ++*static_cast<std::size_t*>(context);
                     },
@@ -484,7 +484,8 @@ TEST(WaitingMessages, ArePackedWhenThereIsRoom) {
                         ASSERT_TRUE(
                             world.core(0)
                                 .protocol()
-                                .send_active(*world.peer(0, 1), 5, data.data(), each.user, complete)
+                                .active()
+                                .send(*world.peer(0, 1), 5, data.data(), each.user, complete)
                                 .ok());
                         each.done = complete;
                     } else {

@@ -24,7 +24,7 @@ protected:
 
     void SetUp() override {
         begin();
-        other_core().protocol().listen(
+        other_core().protocol().active().listen(
             [](void* context, Peer& peer, std::uint8_t tag, const std::byte* data, Bytes bytes) {
                 static_cast<ActiveMessages*>(context)->there_.push_back(
                     {tag, {data, data + bytes}, &peer});
@@ -62,7 +62,8 @@ protected:
         bool complete = false;
         ASSERT_TRUE(other_core()
                         .protocol()
-                        .send_active(*here, 7, contiguous(data), request.user, complete)
+                        .active()
+                        .send(*here, 7, contiguous(data), request.user, complete)
                         .ok());
         ASSERT_TRUE(run_both([&] { return complete || request.done; }));
     }

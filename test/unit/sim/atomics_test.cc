@@ -265,8 +265,8 @@ TEST(Atomics, WaitForTheEndOfADisconnect) {
     for (int i = 0; i < 30; ++i) {
         counting.add(0, 1);
         rest(*counting.ranks, Nanoseconds{static_cast<std::int64_t>(counting.random.below(5000))});
-        counting.ranks->core(0).protocol().release_peer(*counting.ranks->peer(0, 1));
-        counting.ranks->core(1).protocol().release_peer(*counting.ranks->peer(1, 0));
+        counting.ranks->core(0).protocol().disconnects().release(*counting.ranks->peer(0, 1));
+        counting.ranks->core(1).protocol().disconnects().release(*counting.ranks->peer(1, 0));
         counting.ranks->wake(1);
         rest(*counting.ranks, Nanoseconds{static_cast<std::int64_t>(counting.random.below(5000))});
         counting.add(0, 1); // ranks->peer() asks for the peer again

@@ -290,7 +290,7 @@ class ActiveUser : public testing::TestWithParam<int> { // the parameter: connec
 protected:
     ActiveUser() {
         for (const std::size_t rank : {0, 1}) {
-            ranks_->core(rank).protocol().listen(
+            ranks_->core(rank).protocol().active().listen(
                 [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
             ranks_->core(rank).broken().listen(
                 [](void* count, Peer&) { ++*static_cast<int*>(count); }, &broken_[rank]);
@@ -361,7 +361,7 @@ TEST_P(ActiveUser, GoesOnIfTheCablesAreInAgain) {
 }
 
 TEST_P(ActiveUser, IsNotToldOfARankThatHasLeft) {
-    ranks_->core(1).protocol().release_peer(*ranks_->peer(1, 0));
+    ranks_->core(1).protocol().disconnects().release(*ranks_->peer(1, 0));
     rest(*ranks_, 1s);
     ranks_->kill(1);
     EXPECT_EQ(poll(kPatience + kPatience / 2), Nanoseconds::max());

@@ -33,7 +33,7 @@ protected:
         EXPECT_EQ(left(1), Core::Left::nothing);
     }
     void send_disconnect(std::size_t rank) {
-        ranks->core(rank).protocol().release_peer(*ranks->peer(rank, 1 - rank));
+        ranks->core(rank).protocol().disconnects().release(*ranks->peer(rank, 1 - rank));
         ranks->wake(rank);
     }
 
@@ -115,7 +115,7 @@ TEST(Leaving, WhoEndsDoesNotWaitForWhoHasLeft) {
         const auto ranks = two_that_talked();
         Peer* const peers[] = {ranks->peer(0, 1), ranks->peer(1, 0)};
         const auto part = [&](std::size_t rank) {
-            ranks->core(rank).protocol().release_peer(*peers[rank]);
+            ranks->core(rank).protocol().disconnects().release(*peers[rank]);
             ranks->wake(rank);
         };
         const Peer& other = *peers[0];

@@ -477,7 +477,7 @@ TEST(Failover, WhoPartsInTheMiddleOfARepairParts) {
             set_port(*ranks, 0, 0, false);
             rest(*ranks, later);
             for (const std::size_t rank : {0, 1}) {
-                ranks->core(rank).protocol().release_peer(*ranks->peer(rank, 1 - rank));
+                ranks->core(rank).protocol().disconnects().release(*ranks->peer(rank, 1 - rank));
                 ranks->wake(rank);
                 rest(*ranks, together ? 0ns : 5us);
             }
@@ -509,7 +509,7 @@ TEST(Failover, WhoEndsWithoutAPathEnds) {
         rest(*ranks, later);
         EXPECT_FALSE(all_done(messages));
         for (const std::size_t rank : {0, 1}) {
-            ranks->core(rank).protocol().release_peer(*ranks->peer(rank, 1 - rank));
+            ranks->core(rank).protocol().disconnects().release(*ranks->peer(rank, 1 - rank));
             const Nanoseconds before = ranks->now(rank);
             ranks->core(rank).drain(2ms);
             EXPECT_GE(ranks->now(rank) - before, 2ms);

@@ -143,8 +143,8 @@ TEST(Pool, WhoPartsLeavesNothingBehind) {
     const auto ranks = make(one_connection(3, 128));
     take_turns(*ranks, {1, 2});
     ASSERT_EQ(ranks->counters(1).connections_kept, 1u);
-    ranks->core(0).protocol().release_peer(*ranks->peer(0, 1));
-    ranks->core(1).protocol().release_peer(*ranks->peer(1, 0));
+    ranks->core(0).protocol().disconnects().release(*ranks->peer(0, 1));
+    ranks->core(1).protocol().disconnects().release(*ranks->peer(1, 0));
     rest(*ranks, 10ms);
     EXPECT_EQ(ranks->counters(1).connections_kept, 0u);
     EXPECT_EQ(ranks->counters(1).buffers, kOtherBuffers);

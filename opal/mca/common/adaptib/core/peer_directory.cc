@@ -15,7 +15,7 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
     if (peer == nullptr) {
         return make_peer(name, why, out);
     }
-    parts_.protocol.keep_peer(*peer);
+    parts_.protocol.disconnects().keep(*peer);
     const bool fails_at_once = peer->session.state == ConnectState::failed;
     if (peer->contact.datagram.handle == nullptr && !peer->contact.datagram.coming &&
         !fails_at_once) {
@@ -66,7 +66,7 @@ Status PeerDirectory::get_for_atomics(Peer& peer, Peer*& out) {
     if (amo_peer == nullptr) {
         return make_amo_peer(peer, Why::user, out);
     }
-    parts_.protocol.keep_peer(*amo_peer);
+    parts_.protocol.disconnects().keep(*amo_peer);
     const bool fails_at_once = amo_peer->session.state == ConnectState::failed;
     if (amo_peer->contact.datagram.handle == nullptr && !amo_peer->contact.datagram.coming &&
         !fails_at_once) {
@@ -169,7 +169,7 @@ std::unique_ptr<Peer> PeerDirectory::new_peer(const ProcessAddress& address,
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        parts_.counters);
     peer->health.life.ended = parts_.ended.contains(address.name);
-    peer->out.try_send_active_max = parts_.protocol.active_max();
+    peer->out.try_send_active_max = parts_.protocol.active().most();
     peer->in.ring_bytes = attached.ring_bytes;
     if (attached.most_eager > attached.eager_limit) {
         peer->flow.copy_choice = std::make_unique<CopyChoice>(

@@ -107,7 +107,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         }
         const bool message = awaited.contains(&peer);
         if (!message && !is_awaited(peer)) {
-            if (protocol.may_await_active(peer) && datagram_paths_.reports_paths(peer)) {
+            if (protocol.active().may_await(peer) && datagram_paths_.reports_paths(peer)) {
                 attend(peer);
             }
             return;

@@ -137,7 +137,7 @@ template <std::uint64_t kKind>
 [[gnu::always_inline]] inline bool RingPoller::take_short(Peer& peer, RingReader& ring,
                                                           std::uint64_t head) {
     RingReader::Short found;
-    if (!ring.take_short<kKind>(head, found) || !Protocol::has_its_turn(peer, found.sequence))
+    if (!ring.take_short<kKind>(head, found) || !ArrivalOrder::has_its_turn(peer, found.sequence))
         [[unlikely]] {
         return false;
     }

@@ -35,11 +35,11 @@ void opal_common_adaptib_active_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->active = handler;
     core->active_context = context;
-    core->core->protocol().listen(handler == nullptr ? nullptr : hand_over, core);
+    core->core->protocol().active().listen(handler == nullptr ? nullptr : hand_over, core);
 }
 
 size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept {
-    return core->core->protocol().active_max();
+    return core->core->protocol().active().most();
 }
 
 const size_t* opal_common_adaptib_active_eager(opal_common_adaptib_core_t* core) noexcept {
@@ -64,8 +64,8 @@ namespace {
     Peer* to = peer_of(core, peer);
     const bool sent =
         to != nullptr &&
-        (Protocol::try_send_active(*to, tag, first, first_bytes, second, second_bytes) ||
-         core->protocol->send_active_timed(*to, tag, first, first_bytes, second, second_bytes));
+        (ActiveMessages::try_send(*to, tag, first, first_bytes, second, second_bytes) ||
+         core->protocol->active().send_timed(*to, tag, first, first_bytes, second, second_bytes));
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
@@ -88,6 +88,6 @@ int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
     bool complete = false;
-    const Status status = core->core->protocol().send_active(*to, tag, *data, *request, complete);
+    const Status status = core->core->protocol().active().send(*to, tag, *data, *request, complete);
     return code_of(status, complete);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PeerEnding: the part of a Peer for the end of the traffic: release by the user, the disconnect
-// handshake (protocol/failure.cc), failure.
+// handshake (protocol/disconnects.h), failure.
 //
 // Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
 // May touch: peer/.

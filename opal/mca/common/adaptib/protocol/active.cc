@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active messages: eager messages for the listener instead of for matching. A message longer than
-// the channel takes goes in parts, which follow each other in the order of the peer's messages.
+// Active messages (protocol/active_messages.h) are sent, and arrive.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "protocol/protocol.h"
+#include "protocol/active_messages.h"
 
 namespace adaptib {
 
-Status Protocol::send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
-                             bool& complete_now) {
-    if (data.bytes > active_max_) {
+// -------------------------------------------------------------------------------------------------
+// Sender
+
+Status ActiveMessages::send(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
+                            bool& complete_now) {
+    if (data.bytes > most_) {
         return Status::error(Reason::bad_argument);
     }
     SendRequest& request = make_send(user);
@@ -20,13 +22,81 @@ Status Protocol::send_active(Peer& peer, std::uint8_t tag, const Data& data, Use
     assign(request.data, data);
     request.type = MessageType::active;
     request.tag = tag;
-    return start_send(request, complete_now);
+    if (peer.session.state == ConnectState::failed) [[unlikely]] {
+        listener_.report_peer_failure(peer);
+        return Status::error(Reason::unreachable);
+    }
+    completions_.begin(user);
+    if (peer.session.disconnect_sent) [[unlikely]] {
+        flow_.queue_send(request);
+        if (back_pressure_.restrains()) { // a send of this process waits
+            back_pressure_.release_all();
+        }
+    } else if (peer.out.has_pending() || !transmit(request)) {
+        flow_.stall(peer, request);
+    }
+    complete_now = completions_.end();
+    return kOk;
+}
+
+bool ActiveMessages::send_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
+                                const void* second, Bytes second_bytes) {
+    const Bytes bytes = first_bytes + second_bytes;
+    if (peer.flow.copy_choice == nullptr || bytes < CopyChoice::kTimedFrom || bytes > most_) {
+        return false;
+    }
+    return eager_tuning_.send_active(peer, bytes, [&] {
+        return put_in_ring(peer, tag, first, first_bytes, second, second_bytes);
+    });
+}
+
+bool ActiveMessages::put_in_ring(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
+                                 const void* second, Bytes second_bytes) {
+    const Bytes bytes = first_bytes + second_bytes;
+    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+    if (to == nullptr) [[unlikely]] {
+        return false;
+    }
+    copy_small(to, first, first_bytes);
+    copy_small(to + first_bytes, second, second_bytes);
+    MessageHeader header = header_of(tag, bytes);
+    return peer.commit_in_ring(header).ok();
+}
+
+bool ActiveMessages::transmit(SendRequest& request) {
+    Peer& peer = *request.peer;
+    const Bytes length = request.data.bytes;
+    if (length > peer.message_capacity() || request.parts_sent > 0) [[unlikely]] {
+        return transmit_parts(request);
+    }
+    std::byte* to = peer.reserve(length);
+    if (to == nullptr) {
+        return false;
+    }
+    const Status packed = gather_all(request.data, 0, to, length);
+    if (!packed.ok()) [[unlikely]] {
+        peer.abandon(length);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+        return true;
+    }
+    MessageHeader header = header_of(request.tag, length);
+    const Status status = peer.commit(header);
+    if (!status.ok()) [[unlikely]] {
+        if (status.is_again()) {
+            return false;
+        }
+        end_broken(request, status);
+        return true;
+    }
+    note_sent(peer);
+    completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
+    return true;
 }
 
 // Returns false if there is no room now; the next call continues with the next part, and nothing
 // else goes to the peer before. Data is packed as a whole, so that packing cannot fail between
 // parts.
-bool Protocol::transmit_parts(SendRequest& request) {
+bool ActiveMessages::transmit_parts(SendRequest& request) {
     Peer& peer = *request.peer;
     const Data& data = request.data;
     const Bytes next = std::min<Bytes>(data.bytes - request.parts_sent, peer.message_capacity());
@@ -50,18 +120,14 @@ bool Protocol::transmit_parts(SendRequest& request) {
             return false;
         }
         std::memcpy(to, from + request.parts_sent, bytes);
-        MessageHeader header;
+        MessageHeader header = header_of(request.tag, bytes);
         header.type = bytes == left ? MessageType::active : MessageType::active_part;
-        header.flags = request.tag;
-        header.length = static_cast<std::uint32_t>(bytes);
         const Status status = peer.commit(header);
         if (status.is_again()) {
             return false;
         }
         if (!status.ok()) {
-            completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-            on_peer_failed(peer, reason_text(status.reason()));
-            report_peer_failure(peer);
+            end_broken(request, status);
             return true;
         }
         request.parts_sent += static_cast<std::uint32_t>(bytes);
@@ -71,24 +137,44 @@ bool Protocol::transmit_parts(SendRequest& request) {
     return true;
 }
 
-void Protocol::on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    if (header.length == 0 || header.length > active_max_ - peer.in.parts.size()) {
+void ActiveMessages::note_sent(Peer& peer) {
+    if (peer.session.state == ConnectState::idle) {
+        listener_.note_sent(peer);
+    }
+}
+
+// Ends the request, and all else that waits for the peer: its path is broken.
+void ActiveMessages::end_broken(SendRequest& request, Status status) {
+    Peer& peer = *request.peer;
+    completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+    listener_.on_peer_failed(peer, reason_text(status.reason()));
+    listener_.report_peer_failure(peer);
+}
+
+// -------------------------------------------------------------------------------------------------
+// Receiver
+
+void ActiveMessages::on_active_part(Peer& peer, const MessageHeader& header,
+                                    const std::byte* body) {
+    if (header.length == 0 || header.length > most_ - peer.in.parts.size()) {
         ++counters_.bad_packets;
-        on_peer_failed(peer, "a message in parts is longer than the longest that is ever sent");
+        listener_.on_peer_failed(peer,
+                                 "a message in parts is longer than the longest that is ever sent");
         return;
     }
     peer.in.parts.insert(peer.in.parts.end(), body, body + header.length);
 }
 
-// Takes the last part of a message, or a message without a listener.
-void Protocol::on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
-    if (active_handler_ == nullptr) {
+// Takes the last part of a message, or a message without a handler.
+void ActiveMessages::on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body,
+                                   Bytes length) {
+    if (handler_ == nullptr) {
         ++counters_.bad_packets;
         return;
     }
     std::vector<std::byte> whole = std::exchange(peer.in.parts, {});
     whole.insert(whole.end(), body, body + length);
-    active_handler_(active_context_, peer, tag, whole.data(), whole.size());
+    handler_(context_, peer, tag, whole.data(), whole.size());
 }
 
 } // namespace adaptib

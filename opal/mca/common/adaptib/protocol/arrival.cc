@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A sequenced message arrives: in order, early, or again.
+// A message's turn has come (arrival_order.h): it is handled by its type.
 #include "protocol/protocol.h"
 
 namespace adaptib {
-
-void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    if (peer.in.unheard) {
-        return;
-    }
-    // While the peer is finishing, a message belongs to what follows the disconnect.
-    if (!peer.in.teardown_pending && sequence_before(header.sequence, peer.in.next_receive)) {
-        ++counters_.duplicates;
-    } else {
-        store_early(peer, header, body);
-    }
-}
 
 void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) {
     switch (header.type) {
@@ -33,9 +21,11 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
         break;
     case MessageType::finish: rendezvous_.on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: rendezvous_.on_written(peer, read_body<WrittenBody>(body)); break;
-    case MessageType::disconnect: on_disconnect(peer, header.flags, read_body<IdBody>(body)); break;
-    case MessageType::active: on_active(peer, header.flags, body, header.length); break;
-    case MessageType::active_part: on_active_part(peer, header, body); break;
+    case MessageType::disconnect:
+        disconnects_.on_disconnect(peer, header.flags, read_body<IdBody>(body));
+        break;
+    case MessageType::active: active_.on_active(peer, header.flags, body, header.length); break;
+    case MessageType::active_part: active_.on_active_part(peer, header, body); break;
     case MessageType::fragment: rendezvous_.on_fragment(peer, header, body); break;
     case MessageType::operate: rma_target_.on_operate(peer, header, body); break;
     case MessageType::atomic: emulated_atomics_.on_atomic(peer, read_body<AtomicBody>(body)); break;
@@ -64,51 +54,11 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     }
 }
 
-// Keeps a copy of an early message, in the order of sequence numbers.
-void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    EarlyMessage** at = &peer.in.early;
-    while (*at != nullptr && sequence_before((*at)->header.sequence, header.sequence)) {
-        at = &(*at)->next;
-    }
-    if (*at != nullptr && (*at)->header.sequence == header.sequence) {
-        ++counters_.duplicates;
-        return;
-    }
-    void* memory = pool_.allocate(sizeof(EarlyMessage) + header.length);
-    if (memory == nullptr) {
-        on_peer_failed(peer, "out of memory for a message that overtook an earlier one");
-        return;
-    }
-    auto* message = new (memory) EarlyMessage;
-    message->header = header;
-    if (header.length > 0) {
-        std::memcpy(message->body(), body, header.length);
-    }
-    message->next = *at;
-    *at = message;
-    ++counters_.early;
-}
-
-void Protocol::run_early(Peer& peer) {
-    while (peer.in.early != nullptr && peer.in.early->header.sequence == peer.in.next_receive &&
-           !peer.in.teardown_pending) {
-        EarlyMessage* message = peer.in.early;
-        peer.in.early = message->next;
-        ++peer.in.next_receive;
-        dispatch(peer, message->header, message->body());
-        pool_.release(message, message->size());
-    }
-}
-
 void Protocol::forget(Peer& peer) {
     forget_waiting(peer);
     flow_.forget(peer);
     back_pressure_.forget(peer);
-    while (peer.in.early != nullptr) {
-        EarlyMessage* message = peer.in.early;
-        peer.in.early = message->next;
-        pool_.release(message, message->size());
-    }
+    order_.forget(peer);
 }
 
 } // namespace adaptib

@@ -11,16 +11,18 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), back_pressure_(options.unexpected_most, *this),
-      memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
-              listener),
+      order_(pool_, counters, *this), memory_({options.registration_cache, options.block_bytes},
+                                              rails, fabrics, counters, listener),
       rma_target_(memory_.lent(), counters, *this),
       synchronous_rma_(*options.clock, options.block_bytes, memory_, counters, rma_target_),
       region_keys_(rails, counters, listener),
       emulated_atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_,
                         completions_, counters, *this),
-      active_max_(options.active_max),
       eager_tuning_(*options.clock, options.active_eager, counters),
       transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this),
+      active_(options.active_max, flow_, back_pressure_, eager_tuning_, completions_, counters,
+              *this),
+      disconnects_(flow_, back_pressure_, *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
                   counters, *this) {}
 
@@ -56,6 +58,21 @@ void Protocol::on_unconnected(Peer& peer) {
         flow_.resume(peer);
     }
     rendezvous_.on_unconnected(peer);
+}
+
+// The core has taken the connection down.
+void Protocol::on_torn_down(Peer& peer) {
+    Disconnects::on_torn_down(peer);
+    peer.flow.messages_sent = 0;
+    transfers_.stop_balancing(peer);
+    order_.run_early(peer);
+    start_held(peer);
+}
+
+void Protocol::start_held(Peer& peer) {
+    transfers_.start_held(peer);
+    emulated_atomics_.send_queued(peer);
+    flow_.send_queued(peer);
 }
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,

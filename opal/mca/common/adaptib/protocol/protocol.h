@@ -8,18 +8,17 @@
 //     send.cc                the caller starts a send
 //     timed.cc               messages that could go two ways (eager_tuning.h)
 //     receive.cc             the caller posts a receive, probes or cancels
-//     arrival.cc             a message arrives: order, duplicates, dispatch
+//     arrival.cc             a message's turn has come: dispatch
 //     eager.cc               eager messages, and the acknowledgment of synchronous ones
 //     restrained.cc          back-pressure: a peer is told which messages it may send
 //     rts.cc                 an RTS (`rendezvous`) is sent, or arrives and is matched
 //     shelved.cc             the record of a waiting operation lies in its request
-//     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.h          keys of the remote memory; operations that the target refuses
 //     emulated_atomics.h     atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
-//     failure.cc             a peer is lost; disconnect from a released peer
+//     failure.cc             a peer is lost, and all that waits for it
 //     protocol.cc            construction; a connection comes and goes
 //
 // intranode/ has operations of two processes of a host that end within the initiator's call
@@ -31,6 +30,9 @@
 //
 // and the parts that have a class of their own:
 //
+//     active_messages.h      messages for a handler instead of for matching
+//     arrival_order.h        messages that arrive early, or again
+//     disconnects.h          the disconnect handshake with a peer that is released
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
@@ -60,9 +62,12 @@
 #include "memory/block_pool.h"
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
+#include "protocol/active_messages.h"
+#include "protocol/arrival_order.h"
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
 #include "protocol/count_rma.h"
+#include "protocol/disconnects.h"
 #include "protocol/eager_tuning.h"
 #include "protocol/emulated_atomics.h"
 #include "protocol/flush.h"
@@ -92,9 +97,12 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener,
+class Protocol final : ArrivalOrderListener,
+                       BackPressureListener,
                        RmaTargetListener,
                        EmulatedAtomicsListener,
+                       ActiveMessagesListener,
+                       DisconnectsListener,
                        TransferListener,
                        SendFlowListener,
                        RendezvousListener {
@@ -170,31 +178,10 @@ public:
         return kOk;
     }
     bool cancel(UserRequest& user);
-    // Errors: bad_argument if longer than active_max(), unreachable.
-    Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
-                       bool& complete);
-    // As try_send, for an active message in two pieces. The second piece may be empty.
-    [[gnu::always_inline]] static bool try_send_active(Peer& peer, std::uint8_t tag,
-                                                       const void* first, Bytes first_bytes,
-                                                       const void* second, Bytes second_bytes) {
-        const Bytes bytes = first_bytes + second_bytes;
-        return bytes <= peer.out.try_send_active_max &&
-               (store_active_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
-                put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes));
-    }
-    // Same for a longer message; may time the copy into the ring.
-    bool send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
-                           const void* second, Bytes second_bytes);
-    Bytes active_max() const { return active_max_; }
+    ActiveMessages& active() { return active_; }
+    const ActiveMessages& active() const { return active_; }
     // Learns which messages go through the ring; on_active_declined(), active_eager().
     EagerTuning& eager_tuning() { return eager_tuning_; }
-    // Called with each active message that arrives. Null: active messages count as bad packets.
-    using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
-                                   const std::byte* payload, Bytes length);
-    void listen(ActiveHandler handler, void* context) {
-        active_handler_ = handler;
-        active_context_ = context;
-    }
     // Memory of this process: registration, windows, memory that its user has lent.
     ExposedMemory& memory() { return memory_; }
     // Returns the access to publish for memory registered with `access`: adds whether initiators
@@ -252,8 +239,8 @@ public:
     // Counts the one-sided operations under way.
     FlushEpochs& flush_epochs() { return flush_epochs_; }
     std::size_t one_sided_outstanding() const { return flush_epochs_.under_way(); }
-    void release_peer(Peer& peer);
-    void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
+    // The user releases peers, and wants them again.
+    Disconnects& disconnects() { return disconnects_; }
 
     TransferEngine& transfers() { return transfers_; }
     SendFlow& flow() { return flow_; }
@@ -263,35 +250,26 @@ public:
     // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
     // call.
     void on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
-        if (!has_its_turn(peer, header.sequence)) [[unlikely]] {
-            on_unordered(peer, header, body);
+        if (!ArrivalOrder::has_its_turn(peer, header.sequence)) [[unlikely]] {
+            order_.on_unordered(peer, header, body);
             return;
         }
-        ++peer.in.next_receive;
+        ArrivalOrder::begin_turn(peer);
         dispatch(peer, header, body);
-        if (peer.in.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
+        order_.end_turn(peer);
     }
-    static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
-        return sequence == peer.in.next_receive && !peer.in.teardown_pending && !peer.in.unheard;
-    }
-    // Same for the two most frequent types. REQUIRES: has_its_turn().
+    // Same for the two most frequent types. REQUIRES: ArrivalOrder::has_its_turn().
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
                                                  const std::byte* body, Bytes length) {
-        ++peer.in.next_receive;
+        ArrivalOrder::begin_turn(peer);
         on_eager(peer, envelope, body, length);
-        if (peer.in.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
+        order_.end_turn(peer);
     }
     [[gnu::always_inline]] void on_active_in_turn(Peer& peer, std::uint8_t tag,
                                                   const std::byte* body, Bytes length) {
-        ++peer.in.next_receive;
-        on_active(peer, tag, body, length);
-        if (peer.in.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
+        ArrivalOrder::begin_turn(peer);
+        active_.on_active(peer, tag, body, length);
+        order_.end_turn(peer);
     }
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
     void on_connected(Peer& peer);
@@ -300,16 +278,10 @@ public:
     void on_peer_failed(Peer& peer, const std::string& what) override;
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
-    // Returns true if the user may wait for an active message of the peer: both have exchanged
-    // messages, and neither has begun to disconnect. The protocol does not know of such a wait.
-    bool may_await_active(const Peer& peer) const {
-        return active_handler_ != nullptr && peer.messages() > 0 && !peer.ending.released &&
-               !peer.ending.disconnect_received;
-    }
     // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
     void drop_disconnects(Peer& peer) { fail_pending(peer); }
     // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    void report_peer_failure(Peer& peer);
+    void report_peer_failure(Peer& peer) override;
     // Drops all posted receives; their completion functions are not called.
     void drop_receives();
     bool has_posted_receives() const { return matcher_.posted() > 0; }
@@ -354,17 +326,10 @@ private:
         header.tag = envelope.tag;
         return header;
     }
-    static MessageHeader active_header(std::uint8_t tag, Bytes bytes) {
-        MessageHeader header;
-        header.type = MessageType::active;
-        header.flags = tag;
-        header.length = static_cast<std::uint32_t>(bytes);
-        return header;
-    }
-    // The four *_in_ring functions return false if nothing was sent: something has to go first, or
-    // there is no room now. store_* are cheap, and also refuse longer messages (kRetainedFrom) and
-    // whatever needs more than a look at the cursor. put_* ask in full: they read the reader's
-    // count, go on to another lap, and post. Another attempt right after them is in vain.
+    // Both *_in_ring functions return false if nothing was sent: something has to go first, or there
+    // is no room now. store_in_ring is cheap, and also refuses longer messages (kRetainedFrom) and
+    // whatever needs more than a look at the cursor. put_in_ring asks in full: it reads the reader's
+    // count, goes on to another lap, and posts. Another attempt right after it is in vain.
     [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
                                                      const void* base, Bytes bytes) {
         if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
@@ -376,22 +341,6 @@ private:
     // Takes the envelope in pieces, so that callers on the fast path need not build it in memory.
     static bool put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
                             std::int32_t tag, const void* base, Bytes bytes);
-    [[gnu::always_inline]] static bool store_active_in_ring(Peer& peer, std::uint8_t tag,
-                                                            const void* first, Bytes first_bytes,
-                                                            const void* second,
-                                                            Bytes second_bytes) {
-        const Bytes bytes = first_bytes + second_bytes;
-        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
-            return false;
-        }
-        MessageHeader header = active_header(tag, bytes);
-        return peer.store_in_ring(header, [&](std::byte* to) {
-            copy_small(to, first, first_bytes);
-            copy_small(to + first_bytes, second, second_bytes);
-        });
-    }
-    static bool put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
-                                   Bytes first_bytes, const void* second, Bytes second_bytes);
 
     // restrained.cc
     void on_allowance(Peer& peer, std::uint8_t flags);
@@ -412,7 +361,7 @@ private:
     bool transmit(SendRequest& request);
     bool transmit_eager(SendRequest& request);
     bool send_pending(PendingSend& send) override;
-    void note_sent(Peer& peer);
+    void note_sent(Peer& peer) override;
 
     // completion of requests
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
@@ -420,10 +369,7 @@ private:
                           Bytes received, int failure);
 
     // arrival.cc
-    void on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void run_early(Peer& peer);
+    void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) override;
 
     // eager.cc
     [[gnu::always_inline]] void on_eager(Peer& peer, const Envelope& envelope,
@@ -480,6 +426,10 @@ private:
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     void forget_waiting(Peer& peer);
 
+    // disconnects.h
+    void on_peer_disconnected(Peer& peer) override { listener_.on_peer_disconnected(peer); }
+    void start_held(Peer& peer) override;
+
     // of transfer_engine.h, send_flow.h and rendezvous.h
     void want_connection(Peer& peer) override { connections_.request(peer); }
     void on_failure(const std::string& text) override { listener_.on_failure(text); }
@@ -493,7 +443,7 @@ private:
         complete_receive(request, request.envelope, message_bytes, received, failure);
     }
     bool leaves(Peer& peer) override { return listener_.leaves(peer); }
-    void on_flushed(Peer& peer) override { tear_down_if_disconnected(peer); }
+    void on_flushed(Peer& peer) override { disconnects_.end_if_over(peer); }
     void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
     void on_control_lane(Peer& peer, std::uint32_t lane) override {
         connections_.migrate_control_lane(peer, lane);
@@ -502,18 +452,6 @@ private:
         return region_keys_.find(transfer.peer, transfer.rma);
     }
     void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
-
-    // active.cc
-    bool transmit_parts(SendRequest& request);
-    void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
-        if (active_handler_ != nullptr && peer.in.parts.empty()) [[likely]] {
-            active_handler_(active_context_, peer, tag, body, length);
-        } else {
-            on_active_end(peer, tag, body, length);
-        }
-    }
-    void on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length);
 
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
@@ -539,9 +477,6 @@ private:
     void fail_receives(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
-    void go_on(Peer& peer);
-    void tear_down_if_disconnected(Peer& peer);
-    void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
 
     Options options_;
     RailList rails_;
@@ -551,6 +486,7 @@ private:
     Matcher matcher_;
     BackPressure back_pressure_;
     BlockPool pool_;
+    ArrivalOrder order_;
     ExposedMemory memory_;
     RmaTarget rma_target_;
     SynchronousRma synchronous_rma_;
@@ -561,14 +497,12 @@ private:
     FlushEpochs flush_epochs_;
     IdTable<CopiedOneSided> copied_;
     EmulatedAtomics emulated_atomics_;
-    Bytes active_max_;
     EagerTuning eager_tuning_;
-    ActiveHandler active_handler_ = nullptr;
-    void* active_context_ = nullptr;
     TransferEngine transfers_;
     SendFlow flow_;
+    ActiveMessages active_;
+    Disconnects disconnects_;
     Rendezvous rendezvous_;
-    std::vector<std::byte> fragment_; // scratch of transmit_parts
 };
 
 } // namespace adaptib

@@ -59,10 +59,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
     Peer& peer = *request.peer;
     const Bytes body = body_bytes(request.type);
     const Bytes length = request.data.bytes + body;
-    if (length > peer.message_capacity() || request.parts_sent > 0) [[unlikely]] {
-        if (request.type == MessageType::active) {
-            return transmit_parts(request);
-        }
+    if (length > peer.message_capacity()) [[unlikely]] {
         // The channel has changed since the send was started.
         request.type = MessageType::rendezvous;
         waiting_acks_.remove(request.id);
@@ -87,7 +84,6 @@ bool Protocol::transmit_eager(SendRequest& request) {
         return true;
     }
     MessageHeader header = header_of(request, length);
-    header.flags = request.tag;
     const Status status = peer.commit(header);
     if (!status.ok()) [[unlikely]] {
         if (status.is_again()) {
@@ -111,9 +107,11 @@ bool Protocol::transmit_eager(SendRequest& request) {
 }
 
 bool Protocol::send_pending(PendingSend& send) {
-    return send.kind == PendingSend::Kind::request
-               ? transmit(static_cast<SendRequest&>(send))
-               : rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
+    if (send.kind != PendingSend::Kind::request) {
+        return rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
+    }
+    auto& request = static_cast<SendRequest&>(send);
+    return request.type == MessageType::active ? active_.transmit(request) : transmit(request);
 }
 
 std::size_t Protocol::retry() {
@@ -143,19 +141,6 @@ bool Protocol::put_in_ring(Peer& peer, std::uint32_t context, std::int32_t sourc
     }
     copy_small(to, base, bytes);
     MessageHeader header = eager_header({context, source, tag}, bytes);
-    return peer.commit_in_ring(header).ok();
-}
-
-bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
-                                  Bytes first_bytes, const void* second, Bytes second_bytes) {
-    const Bytes bytes = first_bytes + second_bytes;
-    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
-    if (to == nullptr) [[unlikely]] {
-        return false;
-    }
-    copy_small(to, first, first_bytes);
-    copy_small(to + first_bytes, second, second_bytes);
-    MessageHeader header = active_header(tag, bytes);
     return peer.commit_in_ring(header).ok();
 }
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ArrivalOrder: each peer's messages are handled in the order of their numbers, each once.
+//
+// Purpose: messages of a peer may take several channels, and so overtake each other, or arrive
+// twice after a repair. A message has its turn when its number is the next one. An early message is
+// kept until then; a message that had its turn before is dropped. The owner handles the messages;
+// the fast path asks has_its_turn(), handles the message itself between begin_turn() and
+// end_turn(), and so costs a comparison and a count.
+// Invariant: PeerIn::early holds no message that has had its turn, and is sorted by number.
+// Ownership: the kept messages lie in the pool; PeerIn links them.
+// Threads: one at a time (the core's lock).
+// May touch: base/, memory/, peer/, stats/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/wire.h"
+#include "memory/block_pool.h"
+#include "peer/peer.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+class ArrivalOrderListener {
+public:
+    // Handles a message that was kept, in its turn.
+    virtual void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) = 0;
+    // Ends everything that waits for the peer.
+    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
+
+protected:
+    ~ArrivalOrderListener() = default;
+};
+
+class ArrivalOrder {
+public:
+    ArrivalOrder(BlockPool& pool, Counters& counters, ArrivalOrderListener& listener)
+        : pool_(pool), counters_(counters), listener_(listener) {}
+
+    static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
+        return sequence == peer.in.next_receive && !peer.in.teardown_pending && !peer.in.unheard;
+    }
+    // Called before a message is handled. REQUIRES: has_its_turn().
+    static void begin_turn(Peer& peer) { ++peer.in.next_receive; }
+    // Called after that; hands over kept messages that follow it.
+    [[gnu::always_inline]] void end_turn(Peer& peer) {
+        if (peer.in.early != nullptr) [[unlikely]] {
+            run_early(peer);
+        }
+    }
+    // Takes a message whose turn it is not: keeps it, or drops it.
+    void on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body);
+    // Hands over the kept messages whose turn it is.
+    void run_early(Peer& peer);
+    // At the end: returns the kept messages to the pool.
+    void forget(Peer& peer);
+
+private:
+    void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
+
+    BlockPool& pool_;
+    Counters& counters_;
+    ArrivalOrderListener& listener_;
+};
+
+} // namespace adaptib

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocol/disconnects.h"
+
+namespace adaptib {
+
+void Disconnects::release(Peer& peer) {
+    if (peer.ending.released) {
+        return;
+    }
+    peer.ending.released = true;
+    if (peer.session.next_send == 0 && peer.in.next_receive == 0 &&
+        peer.session.state == ConnectState::idle) {
+        return; // there never was any traffic
+    }
+    if (peer.contact.datagram.handle == nullptr && !peer.contact.datagram.coming) {
+        return; // already disconnected
+    }
+    if (peer.session.disconnect_sent) {
+        return; // was wanted again meanwhile; requests since then end with the connection
+    }
+    back_pressure_.release(peer);
+    peer.session.disconnect_sent = true;
+    peer.ending.disconnect_acked = false; // an earlier one, revoked since, may have been answered
+    const IdBody body{++peer.ending.disconnect_number};
+    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
+}
+
+// Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
+// it, and requests started meanwhile wait for its end, which needs nothing but the peer's answer.
+void Disconnects::keep(Peer& peer) {
+    peer.ending.released = false;
+    if (peer.session.disconnect_sent && !peer.ending.disconnect_received) {
+        peer.session.disconnect_sent = false;
+        const IdBody body{peer.ending.disconnect_number};
+        flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
+        listener_.start_held(peer);
+    }
+}
+
+void Disconnects::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
+    if (flags == kDisconnectAck) {
+        peer.ending.disconnect_acked =
+            peer.session.disconnect_sent && body.id == peer.ending.disconnect_number;
+    } else if (flags == kDisconnectRevoked) {
+        peer.ending.disconnect_received = false;
+        if (!peer.ending.released) { // wanted here as well: there is no disconnect to wait for
+            keep(peer);
+        }
+    } else if (!peer.ending.disconnect_received) {
+        peer.ending.disconnect_received = true;
+        flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
+    }
+    end_if_over(peer);
+}
+
+// This side's answer must be on its way, not pending: the channel that it takes is taken down.
+void Disconnects::end_if_over(Peer& peer) {
+    if (peer.disconnected() && !peer.in.teardown_pending &&
+        peer.session.state != ConnectState::failed) {
+        peer.in.teardown_pending = true;
+        listener_.on_peer_disconnected(peer);
+    }
+}
+
+void Disconnects::on_torn_down(Peer& peer) {
+    peer.in.teardown_pending = false;
+    peer.session.disconnect_sent = peer.ending.disconnect_received = peer.ending.disconnect_acked =
+        false;
+}
+
+} // namespace adaptib

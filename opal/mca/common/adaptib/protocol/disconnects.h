@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Disconnects: the disconnect handshake with peers that the user releases.
+//
+// Purpose: each side sends its disconnect (`disconnect`) when its user has released the peer, and
+// answers the other side's. A side that has sent its own, has received the other one, and has got
+// its own answered takes the connection down: the other side has received all that was sent, and
+// writes nothing more, not even credit. Requests that are started meanwhile are held until then.
+// Invariant: a side revokes its disconnect only while it has not received the other one; after
+// that both sides complete the handshake.
+// Ownership: the state of each handshake is PeerEnding's, the connection its owner's.
+// Threads: one at a time (the core's lock).
+// May touch: base/, peer/, back_pressure.h, send_flow.h.
+#pragma once
+
+#include <cstdint>
+
+#include "base/wire.h"
+#include "peer/peer.h"
+#include "protocol/back_pressure.h"
+#include "protocol/send_flow.h"
+
+namespace adaptib {
+
+class DisconnectsListener {
+public:
+    // The handshake is over: the listener takes the connection down, and calls on_torn_down().
+    virtual void on_peer_disconnected(Peer& peer) = 0;
+    // Sends what was held during the handshake, or adds it to what waits.
+    virtual void start_held(Peer& peer) = 0;
+
+protected:
+    ~DisconnectsListener() = default;
+};
+
+class Disconnects {
+public:
+    Disconnects(SendFlow& flow, BackPressure& back_pressure, DisconnectsListener& listener)
+        : flow_(flow), back_pressure_(back_pressure), listener_(listener) {}
+
+    // The user has released the peer.
+    void release(Peer& peer);
+    // Undoes release(): the user wants the peer again.
+    void keep(Peer& peer);
+
+    void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
+    // Ends the handshake if it is over. Called, too, when nothing is pending for the peer any more.
+    void end_if_over(Peer& peer);
+    // The listener has taken the connection down; next it starts what was held.
+    static void on_torn_down(Peer& peer);
+
+private:
+    SendFlow& flow_;
+    BackPressure& back_pressure_;
+    DisconnectsListener& listener_;
+};
+
+} // namespace adaptib

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ArrivalOrder: in whatever order and however often messages arrive, each is handled once, in the
+// order of their numbers.
+#include "protocol/arrival_order.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "unit/recovery/two_rails.h"
+
+namespace adaptib::test {
+namespace {
+
+using Numbers = std::vector<std::uint32_t>;
+
+class Arrivals : public testing::Test, ArrivalOrderListener {
+protected:
+    ~Arrivals() override {
+        order.forget(*peer);
+        EXPECT_EQ(peer->in.early, nullptr);
+    }
+
+    // A message arrives, as over any channel. Its body is its number.
+    void arrive(std::uint32_t number) {
+        MessageHeader header;
+        header.type = MessageType::eager;
+        header.length = sizeof number;
+        header.sequence = number;
+        std::byte body[sizeof number];
+        std::memcpy(body, &number, sizeof number);
+        if (!ArrivalOrder::has_its_turn(*peer, number)) {
+            order.on_unordered(*peer, header, body);
+            return;
+        }
+        ArrivalOrder::begin_turn(*peer);
+        dispatch(*peer, header, body);
+        order.end_turn(*peer);
+    }
+    static Numbers up_to(std::uint32_t count) {
+        Numbers numbers(count);
+        std::iota(numbers.begin(), numbers.end(), 0u);
+        return numbers;
+    }
+
+    TwoRails there;
+    std::unique_ptr<Peer> peer = there.peer(9);
+    BlockPool pool;
+    ArrivalOrder order{pool, there.counters, *this};
+    Numbers handled;
+    std::function<void(std::uint32_t)> on_handled = [](std::uint32_t) {};
+
+private:
+    void dispatch(Peer& of, const MessageHeader& header, const std::byte* body) override {
+        EXPECT_EQ(&of, peer.get());
+        EXPECT_EQ(of.in.next_receive, header.sequence + 1) << "its turn has begun";
+        std::uint32_t number = 0;
+        std::memcpy(&number, body, sizeof number);
+        EXPECT_EQ(number, header.sequence);
+        handled.push_back(number);
+        on_handled(number);
+    }
+    void on_peer_failed(Peer&, const std::string& what) override { ADD_FAILURE() << what; }
+};
+
+TEST_F(Arrivals, InOrderNothingIsKept) {
+    for (const std::uint32_t number : up_to(4)) {
+        arrive(number);
+    }
+    EXPECT_EQ(handled, up_to(4));
+    EXPECT_EQ(there.counters.early, 0u);
+}
+
+TEST_F(Arrivals, EachPermutationIsPutInOrder) {
+    Numbers numbers = up_to(5);
+    do {
+        peer->in.next_receive = 0;
+        handled.clear();
+        for (const std::uint32_t number : numbers) {
+            arrive(number);
+        }
+        EXPECT_EQ(handled, up_to(5));
+        EXPECT_EQ(peer->in.early, nullptr);
+    } while (std::next_permutation(numbers.begin(), numbers.end()));
+    EXPECT_EQ(there.counters.duplicates, 0u);
+}
+
+TEST_F(Arrivals, AMessageThatArrivesAgainIsDropped) {
+    for (const std::uint32_t number : {0u, 0u, 2u, 2u, 1u, 2u, 1u}) {
+        arrive(number);
+    }
+    EXPECT_EQ(handled, up_to(3));
+    EXPECT_EQ(there.counters.duplicates, 4u);
+    EXPECT_EQ(there.counters.early, 1u);
+}
+
+TEST_F(Arrivals, NumbersWrapAround) {
+    peer->in.next_receive = 0xffff'fffe;
+    for (const std::uint32_t number : {1u, 0xffff'ffffu, 0u, 0xffff'fffeu}) {
+        arrive(number);
+    }
+    EXPECT_EQ(handled, (Numbers{0xffff'fffe, 0xffff'ffff, 0, 1}));
+}
+
+TEST_F(Arrivals, AfterTheDisconnectMessagesWaitForTheTeardown) {
+    on_handled = [this](std::uint32_t number) { peer->in.teardown_pending = number == 1; };
+    for (const std::uint32_t number : {3u, 2u, 1u, 0u, 4u}) {
+        arrive(number);
+    }
+    EXPECT_EQ(handled, up_to(2)) << "the second one was the disconnect";
+    order.run_early(*peer);
+    EXPECT_EQ(handled, up_to(2));
+    peer->in.teardown_pending = false;
+    order.run_early(*peer);
+    EXPECT_EQ(handled, up_to(5));
+}
+
+TEST_F(Arrivals, APeerThatHasFailedIsNotHeard) {
+    peer->in.unheard = true;
+    arrive(0);
+    arrive(1);
+    EXPECT_TRUE(handled.empty());
+    EXPECT_EQ(peer->in.early, nullptr);
+}
+
+} // namespace
+} // namespace adaptib::test

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Disconnects of two ends, each of which writes into a ring that the test reads: a connection is
+// taken down once, after each side has received all that the other one sent.
+#include "protocol/disconnects.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unit/channel/ring_pair.h"
+#include "unit/recovery/two_rails.h"
+
+namespace adaptib::test {
+namespace {
+
+constexpr std::uint64_t kUnits = 64;
+constexpr Bytes kUnexpectedMost = 1000;
+
+// One side of a connection. Its peer is the other side.
+class End final : SendFlowListener, BackPressureListener, DisconnectsListener {
+public:
+    End() {
+        peer->session.state = ConnectState::open;
+        peer->session.next_send = peer->in.next_receive = 1; // there was traffic
+        peer->contact.datagram.coming = true;
+        peer->out.ring = std::move(ring.writer);
+        peer->out.ring_capacity = 256;
+    }
+    ~End() { flow.forget(*peer); }
+    End(const End&) = delete;
+    End& operator=(const End&) = delete;
+
+    // Delivers what this side has sent. Returns the flags of the disconnect messages.
+    std::vector<std::uint8_t> deliver_to(End& other) {
+        std::vector<std::uint8_t> flags;
+        MessageHeader header;
+        const std::byte* body = nullptr;
+        while (ring.reader.poll(header, body) == RingReader::Found::message) {
+            if (header.type == MessageType::disconnect) {
+                flags.push_back(header.flags);
+                other.disconnects.on_disconnect(*other.peer, header.flags, read_body<IdBody>(body));
+            }
+            ring.reader.consume(header.sequence);
+            ring.return_credit();
+        }
+        return flags;
+    }
+    // Sends other messages until one finds no room.
+    void fill() {
+        while (!flow.any_stalled()) {
+            const IdBody body{1};
+            flow.send_control(*peer, MessageType::sync_ack, &body, sizeof body);
+        }
+    }
+    void tear_down() {
+        peer->session.state = ConnectState::idle;
+        Disconnects::on_torn_down(*peer);
+    }
+
+    TwoRails there;
+    Ring ring{kUnits, true};
+    std::unique_ptr<Peer> peer = there.peer(9);
+    BlockPool pool;
+    SendFlow flow{pool, there.counters, *this};
+    BackPressure back_pressure{kUnexpectedMost, *this};
+    Disconnects disconnects{flow, back_pressure, *this};
+    int over = 0;    // reports that the handshake is over
+    int started = 0; // calls to start what was held
+    std::vector<Allowance> allowed;
+
+private:
+    bool send_pending(PendingSend&) override { return true; }
+    void on_send_lost(SendRequest&) override {}
+    void on_flushed(Peer& of) override { disconnects.end_if_over(of); }
+    void on_peer_failed(Peer&, const std::string& what) override { ADD_FAILURE() << what; }
+    bool leaves(Peer&) override { return false; }
+    void want_connection(Peer&) override {}
+    void want_repair(Peer&) override {}
+    void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
+    Allowance least_for(const Peer&) const override { return Allowance::nothing; }
+    void on_peer_disconnected(Peer& of) override {
+        EXPECT_EQ(&of, peer.get());
+        EXPECT_TRUE(of.in.teardown_pending);
+        ++over;
+    }
+    void start_held(Peer&) override { ++started; }
+};
+
+using Flags = std::vector<std::uint8_t>;
+
+class Disconnecting : public testing::Test {
+protected:
+    void release(End& end) { end.disconnects.release(*end.peer); }
+    void keep(End& end) { end.disconnects.keep(*end.peer); }
+    // Delivers what both have sent, until nothing is left.
+    void exchange() {
+        while (!a.deliver_to(b).empty() || !b.deliver_to(a).empty()) {
+        }
+    }
+
+    End a;
+    End b;
+};
+
+TEST_F(Disconnecting, EndsOnceBothHaveReleasedAndAnswered) {
+    release(a);
+    release(b);
+    EXPECT_TRUE(a.peer->session.disconnect_sent);
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnect});
+    EXPECT_EQ(b.over, 0) << "its own is not answered yet";
+    EXPECT_EQ(b.deliver_to(a), (Flags{kDisconnect, kDisconnectAck}));
+    EXPECT_EQ(a.over, 1);
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectAck});
+    EXPECT_EQ(b.over, 1);
+    a.disconnects.end_if_over(*a.peer);
+    EXPECT_EQ(a.over, 1) << "reported once";
+}
+
+TEST_F(Disconnecting, OneSideAloneEndsNothing) {
+    release(a);
+    exchange();
+    EXPECT_EQ(a.over + b.over, 0);
+    EXPECT_TRUE(a.peer->ending.disconnect_acked);
+    EXPECT_TRUE(b.peer->ending.disconnect_received);
+    release(b);
+    exchange();
+    EXPECT_EQ(a.over, 1);
+    EXPECT_EQ(b.over, 1);
+}
+
+TEST_F(Disconnecting, AfterATeardownItMayHappenAgain) {
+    for (int round = 1; round <= 2; ++round) {
+        release(a);
+        release(b);
+        exchange();
+        EXPECT_EQ(a.over, round);
+        EXPECT_EQ(b.over, round);
+        for (End* end : {&a, &b}) {
+            end->tear_down();
+            EXPECT_FALSE(end->peer->disconnect_done());
+            EXPECT_FALSE(end->peer->in.teardown_pending);
+            end->peer->ending.released = false; // contacted again
+            end->peer->session.state = ConnectState::open;
+        }
+    }
+}
+
+TEST_F(Disconnecting, SendsNothingTwiceOrInVain) {
+    release(a);
+    release(a);
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnect});
+    b.peer->contact.datagram.coming = false; // is disconnected, and has no channel
+    release(b);
+    EXPECT_EQ(b.deliver_to(a), Flags{kDisconnectAck});
+    End c;
+    c.peer->session.next_send = c.peer->in.next_receive = 0;
+    c.peer->session.state = ConnectState::idle;
+    release(c);
+    EXPECT_FALSE(c.peer->session.disconnect_sent) << "there never was any traffic";
+    EXPECT_TRUE(c.peer->ending.released);
+}
+
+TEST_F(Disconnecting, APeerThatIsWantedAgainStays) {
+    release(a);
+    keep(a);
+    EXPECT_EQ(a.started, 1);
+    EXPECT_FALSE(a.peer->session.disconnect_sent);
+    EXPECT_EQ(a.deliver_to(b), (Flags{kDisconnect, kDisconnectRevoked}));
+    EXPECT_FALSE(b.peer->ending.disconnect_received);
+    release(a); // the answer to the first disconnect is still under way
+    EXPECT_EQ(b.deliver_to(a), Flags{kDisconnectAck});
+    EXPECT_FALSE(a.peer->ending.disconnect_acked) << "it answers another disconnect";
+    release(b);
+    exchange();
+    EXPECT_EQ(a.over, 1);
+    EXPECT_EQ(b.over, 1);
+}
+
+TEST_F(Disconnecting, IsNotRevokedOnceThePeerHasDisconnectedToo) {
+    release(b);
+    exchange();
+    release(a);
+    keep(a);
+    EXPECT_TRUE(a.peer->session.disconnect_sent);
+    EXPECT_EQ(a.started, 0) << "requests are held";
+    exchange();
+    EXPECT_EQ(a.over, 1);
+    EXPECT_EQ(b.over, 1);
+}
+
+TEST_F(Disconnecting, ARevocationIsFollowedIfThePeerIsWantedHereAsWell) {
+    release(a);
+    exchange();
+    release(b);
+    keep(b); // too late to revoke it
+    ASSERT_TRUE(b.peer->session.disconnect_sent);
+    keep(a);
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectRevoked});
+    EXPECT_FALSE(b.peer->session.disconnect_sent);
+    EXPECT_EQ(b.started, 1);
+    exchange();
+    EXPECT_FALSE(a.peer->ending.disconnect_received);
+    EXPECT_EQ(a.over + b.over, 0);
+}
+
+TEST_F(Disconnecting, WaitsUntilTheAnswerIsOnItsWay) {
+    release(b);
+    exchange();
+    b.fill();
+    release(a);
+    a.deliver_to(b);
+    EXPECT_TRUE(b.peer->disconnect_done());
+    EXPECT_EQ(b.over, 0) << "the answer is pending";
+    while (b.flow.any_stalled()) {
+        b.deliver_to(a);
+        b.flow.retry();
+    }
+    EXPECT_EQ(b.over, 1);
+    exchange();
+    EXPECT_EQ(a.over, 1);
+}
+
+TEST_F(Disconnecting, APeerThatHasFailedIsNotTakenDown) {
+    release(a);
+    release(b);
+    a.deliver_to(b);
+    a.peer->session.state = ConnectState::failed;
+    b.deliver_to(a);
+    EXPECT_EQ(a.over, 0);
+}
+
+TEST_F(Disconnecting, ThePeerMaySendAgainBeforeTheDisconnect) {
+    a.back_pressure.on_kept(*a.peer, 2 * kUnexpectedMost);
+    ASSERT_EQ(a.allowed, std::vector<Allowance>{Allowance::nothing});
+    release(a);
+    EXPECT_EQ(a.allowed.back(), Allowance::all);
+}
+
+} // namespace
+} // namespace adaptib::test
