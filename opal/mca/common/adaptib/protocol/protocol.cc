@@ -20,7 +20,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
                         completions_, counters, *this),
       active_max_(options.active_max),
       eager_tuning_(*options.clock, options.active_eager, counters),
-      transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this),
+      transfers_(options.transfers, rails, counters, *this, *this), flow_(pool_, counters, *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
                   counters, *this) {}
 

@@ -96,6 +96,7 @@ class Protocol final : BackPressureListener,
                        RmaTargetListener,
                        EmulatedAtomicsListener,
                        TransferListener,
+                       OperationListener,
                        SendFlowListener,
                        RendezvousListener {
 public:
