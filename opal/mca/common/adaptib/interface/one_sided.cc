@@ -129,15 +129,16 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
 [[gnu::always_inline]] inline int try_rma(opal_common_adaptib_core_t* core,
                                           opal_common_adaptib_peer_t* peer,
                                           const opal_common_adaptib_one_sided_t* operation) {
-    Protocol& protocol = *core->protocol;
-    const Registration* const memory = memory_of(*operation);
+    OneSidedOperations& one_sided = core->protocol->one_sided();
     Peer* to = peer_of(core, peer);
     bool done = false;
     if (to != nullptr && OneSidedOperations::is_plain(*operation)) [[likely]] {
-        done = protocol.one_sided().try_plain_rma(*to, *operation, memory);
+        if (to->transfers.synchronous) [[likely]] {
+            done = one_sided.try_plain_rma(*to, *operation, memory_of(*operation));
+        }
     } else {
         done = target_of(core, peer, *operation, to).ok() &&
-               protocol.one_sided().try_rma(*to, *operation, memory);
+               one_sided.try_rma(*to, *operation, memory_of(*operation));
     }
     return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }

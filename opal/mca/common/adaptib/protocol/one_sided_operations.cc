@@ -128,15 +128,18 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
 bool OneSidedOperations::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                                  const Registration* region) {
     if (is_plain(operation)) {
-        return try_plain_rma(peer, operation, region);
+        return peer.transfers.synchronous && try_plain_rma(peer, operation, region);
     }
     const Opcode opcode = opcode_of(operation.operation);
     if (is_emulated(operation)) [[unlikely]] {
         return peer.contact.name == options_.self && check(operation).ok() &&
                atomics_.execute_here(operation, opcode);
     }
+    if (!peer.transfers.synchronous) {
+        return false;
+    }
     if (region == nullptr) {
-        region = memory_.whole(peer.contact.route.fabric);
+        region = peer.transfers.whole_memory;
     }
     if (region == nullptr || !check(operation).ok() ||
         !RegionKeys::covers(*operation.remote, operation)) {

@@ -106,7 +106,8 @@ public:
     bool try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                  const Registration* region);
     // Same for a put or get (is_plain()), inlined into its caller: half the cost of such a short
-    // operation is the code before its one system call.
+    // operation is the code before its one system call. In vain unless PeerTransfers::synchronous,
+    // which the caller looks at first.
     static bool is_plain(const opal_common_adaptib_one_sided_t& operation) {
         return operation.operation == OPAL_COMMON_ADAPTIB_PUT ||
                operation.operation == OPAL_COMMON_ADAPTIB_GET;
@@ -115,9 +116,6 @@ public:
                                               const opal_common_adaptib_one_sided_t& operation,
                                               const Registration* region) {
         const bool put = operation.operation == OPAL_COMMON_ADAPTIB_PUT;
-        if (region == nullptr && peer.transfers.whole_memory == nullptr) [[unlikely]] {
-            peer.transfers.whole_memory = memory_.whole(peer.contact.route.fabric);
-        }
         const Registration* const memory = region != nullptr ? region : peer.transfers.whole_memory;
         if (memory == nullptr ||
             !RegionKeys::allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
