@@ -105,13 +105,14 @@ public:
     // errors.
     bool try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                  const Registration* region);
-    // Same for a put or get (is_plain()), inlined into its caller: half the cost of such a short
-    // operation is the code before its one system call. In vain unless PeerTransfers::synchronous,
-    // which the caller looks at first.
+    // Returns true for a put or get.
     static bool is_plain(const opal_common_adaptib_one_sided_t& operation) {
         return operation.operation == OPAL_COMMON_ADAPTIB_PUT ||
                operation.operation == OPAL_COMMON_ADAPTIB_GET;
     }
+    // Same as try_rma() for a put or get (is_plain()), inlined into its caller: half the cost of
+    // such a short operation is the code before its one system call. The caller first looks at
+    // PeerTransfers::synchronous, without which the call is in vain.
     [[gnu::always_inline]] bool try_plain_rma(Peer& peer,
                                               const opal_common_adaptib_one_sided_t& operation,
                                               const Registration* region) {
