@@ -78,7 +78,8 @@ extern "C" [[gnu::noinline]] bool step_idle_pass(Bench& bench) {
 
 extern "C" [[gnu::noinline]] bool step_put(Bench& bench,
                                            const opal_common_adaptib_one_sided_t& put) {
-    return bench.sender.protocol().try_plain_rma(*bench.peer, put, nullptr);
+    return bench.peer->transfers.synchronous &&
+           bench.sender.protocol().one_sided().try_plain_rma(*bench.peer, put, nullptr);
 }
 
 extern "C" [[gnu::noinline]] bool step_send_long(Bench& bench, Bytes bytes) {

@@ -50,7 +50,7 @@ public:
         }
         remote_.base = reinterpret_cast<std::uintptr_t>(&word_);
         remote_.bytes = sizeof word_;
-        remote_.access = protocol.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
+        remote_.access = protocol.one_sided().advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
         remote_.key_count = window_.memory().key_count();
         window_.memory().copy_remote_keys(remote_.keys);
         for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -146,7 +146,7 @@ private:
         slot.user.complete = completed;
         slot.busy = true;
         ++busy_;
-        const Status status = ranks_->below().core(slot.rank).protocol().start_one_sided(
+        const Status status = ranks_->below().core(slot.rank).protocol().one_sided().start(
             *ranks_->below().peer(slot.rank, 0), what, &keys_[slot.rank - 1], slot.user, complete);
         if (!status.ok()) {
             study_.fail("an addition cannot be started");

@@ -115,7 +115,7 @@ void OneSidedPair::start(std::size_t rank, const std::vector<Operation>& operati
                                                    0};
         at += bytes;
         bool complete = false;
-        const Status status = ranks_->core(rank).protocol().start_one_sided(
+        const Status status = ranks_->core(rank).protocol().one_sided().start(
             *ranks_->peer(rank, 1 - rank), what, &side.known, request.user, complete);
         if (!status.ok()) {
             study_.fail(std::string("an operation is refused: ") + reason_text(status.reason()));

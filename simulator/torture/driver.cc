@@ -139,13 +139,13 @@ Started Driver::one_sided(std::uint32_t rank, std::uint32_t to, const OneSidedOp
         return started;
     }
     Protocol& protocol = core(rank).protocol();
-    if (at_once && protocol.try_rma(*target, operation, region)) {
+    if (at_once && protocol.one_sided().try_rma(*target, operation, region)) {
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;
     }
     started.status =
-        protocol.start_one_sided(*target, operation, region, request, started.complete);
+        protocol.one_sided().start(*target, operation, region, request, started.complete);
     return started;
 }
 
@@ -169,7 +169,7 @@ Status Driver::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t
     remote.bytes = bytes;
     memory->copy_remote_keys(remote.keys);
     remote.key_count = memory->key_count();
-    remote.access = protocol.advertised_access(access);
+    remote.access = protocol.one_sided().advertised_access(access);
     return kOk;
 }
 

@@ -226,7 +226,7 @@ void Runner::look_at_ranks() {
         memory_.memory[rank].data = ranks_[rank].memory.data();
         memory_.memory[rank].words = ranks_[rank].words;
         if (driver_->posted(rank) + driver_->unexpected(rank) +
-                driver_->core(rank).protocol().one_sided_outstanding() >
+                driver_->core(rank).protocol().one_sided().under_way() >
             0) {
             problem("rank " + std::to_string(rank) + " is not done at the end");
         }

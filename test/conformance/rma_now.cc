@@ -30,6 +30,7 @@ protected:
     bool rma_now(End& e, const SendWork& work) {
         const Status status = e.qp->rma_now(piece_of(work));
         if (status.ok()) {
+            EXPECT_TRUE(info().synchronous_rma);
             return true;
         }
         EXPECT_EQ(status, kNotNow);

@@ -551,7 +551,7 @@ TEST(Breakage, OperationsThatWereQueuedFailTogether) {
     const auto put_all = operation(OPAL_COMMON_ADAPTIB_PUT, here.data(), window, 0, here.size());
     for (TestRequest& put : puts) {
         bool complete = false;
-        ASSERT_TRUE(protocol.start_one_sided(*peer, put_all, nullptr, put.user, complete).ok());
+        ASSERT_TRUE(protocol.one_sided().start(*peer, put_all, nullptr, put.user, complete).ok());
         ASSERT_FALSE(complete);
     }
     plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .reason = Reason::bad_argument});

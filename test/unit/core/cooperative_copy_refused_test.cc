@@ -493,7 +493,7 @@ TEST_F(CooperativeCopyRefused, AWindowWithAHole) {
     const auto moved = [&](opal_common_adaptib_operation_t kind, std::size_t bytes, int nth) {
         ask_first(peer());
         at_part(nth, [&] { world->progress(kHas); });
-        return world->core(kWants).protocol().try_rma(
+        return world->core(kWants).protocol().one_sided().try_rma(
             peer(), operation(kind, own.data(), window, 0, bytes), nullptr);
     };
     const std::uint64_t offered = counters().copies_offered;
@@ -522,7 +522,7 @@ TEST_F(CooperativeCopyRefused, APutThatLeavesItsWindowWritesNothing) {
     ask_first(peer());
     const std::uint64_t offered = counters().copies_offered;
     const auto put = operation(OPAL_COMMON_ADAPTIB_PUT, own.data(), window, 0, bytes + 1);
-    EXPECT_FALSE(world->core(kWants).protocol().try_rma(peer(), put, nullptr));
+    EXPECT_FALSE(world->core(kWants).protocol().one_sided().try_rma(peer(), put, nullptr));
     TestRequest request;
     EXPECT_EQ(start(*world, kWants, kHas, put, request).reason(), Reason::bad_key);
     EXPECT_EQ(counters().copies_offered, offered);

@@ -140,7 +140,7 @@ protected:
             ask_first(*world.peer(kWants, kHas));
         }
         const Attentive target(world, kHas);
-        return world.core(kWants).protocol().try_rma(
+        return world.core(kWants).protocol().one_sided().try_rma(
             *world.peer(kWants, kHas),
             operation(GetParam().operation, own.data(), window, 0, bytes), nullptr);
     }

@@ -494,15 +494,15 @@ TEST(Fabrics, AWindowIsReachedFromNearAndFar) {
         bool complete = false;
         Peer& peer = *at.world->peer(from, 0);
         ASSERT_TRUE(
-            protocol.start_one_sided(peer, operation, nullptr, message.send.user, complete).ok());
+            protocol.one_sided().start(peer, operation, nullptr, message.send.user, complete).ok());
         message.send.done = complete;
         ASSERT_TRUE(at.run({&message.send}));
         EXPECT_TRUE(std::equal(message.sent.begin(), message.sent.end(), memory.begin() + 1000));
         operation.operation = OPAL_COMMON_ADAPTIB_GET;
         operation.local = message.got.data();
-        ASSERT_TRUE(
-            protocol.start_one_sided(peer, operation, nullptr, message.receive.user, complete)
-                .ok());
+        ASSERT_TRUE(protocol.one_sided()
+                        .start(peer, operation, nullptr, message.receive.user, complete)
+                        .ok());
         message.receive.done = complete;
         ASSERT_TRUE(at.run({&message.receive}));
         EXPECT_EQ(message.got, message.sent);
@@ -542,7 +542,8 @@ TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
                                                         0};
         bool complete = false;
         ASSERT_TRUE(core.protocol()
-                        .start_one_sided(*target, operation, nullptr, requests[i].user, complete)
+                        .one_sided()
+                        .start(*target, operation, nullptr, requests[i].user, complete)
                         .ok());
         requests[i].done = complete;
         all.push_back(&requests[i]);

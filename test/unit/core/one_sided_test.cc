@@ -127,7 +127,7 @@ TEST_P(OneSidedTraffic, AWindowThatIsGoneEndsTheOperationWithAnError) {
     ASSERT_TRUE(world.run({&put}));
     EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
     EXPECT_EQ(world.messages(0).size(), 1u);
-    EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u);
+    EXPECT_EQ(world.core(0).protocol().one_sided().under_way(), 0u);
     // With a connection the operation is refused at once. Neither case hurts anything else.
     EXPECT_EQ(start(world, 0, 1, what, put).reason(), Reason::bad_key);
     exchange(world, 100, 3);
@@ -199,11 +199,11 @@ void interrupt(Cores& world, Window& window, std::vector<std::byte>& memory, boo
             world.progress(1);
         }
         world.clock.advance(Nanoseconds{100000});
-        if (world.core(0).protocol().one_sided_outstanding() == 0) {
+        if (world.core(0).protocol().one_sided().under_way() == 0) {
             break;
         }
     }
-    EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u) << "puts that never end";
+    EXPECT_EQ(world.core(0).protocol().one_sided().under_way(), 0u) << "puts that never end";
     std::size_t failed = 0;
     for (const TestRequest& put : puts) {
         ASSERT_TRUE(put.done);
@@ -266,8 +266,8 @@ TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
         for (std::size_t i = 0; i < requests.size(); ++i) {
             auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &old[i], window, 0, 8);
             add.operand = 1;
-            if ((i / 3) % 3 != 0 &&
-                world.core(i % 3).protocol().try_rma(*target(world, i % 3, 0), add, nullptr)) {
+            if ((i / 3) % 3 != 0 && world.core(i % 3).protocol().one_sided().try_rma(
+                                        *target(world, i % 3, 0), add, nullptr)) {
                 requests[i].done = true;
                 ++at_once;
             } else {
@@ -291,7 +291,7 @@ TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
         const bool fast_path =
             target || (rails == 1 && std::string(std::get<0>(GetParam())) == "auto");
         EXPECT_EQ(at_once > 0, fast_path) << at_once;
-        EXPECT_EQ(world.core(1).protocol().one_sided_outstanding(), 0u);
+        EXPECT_EQ(world.core(1).protocol().one_sided().under_way(), 0u);
     }
 }
 
@@ -305,7 +305,7 @@ TEST_P(OneSidedTraffic, NothingAtOnceThatIsNotAllowed) {
     std::uint64_t local[5] = {9, 9, 9, 9, 9};
     Protocol& protocol = world.core(0).protocol();
     const auto at_once = [&](const opal_common_adaptib_one_sided_t& what) {
-        return protocol.try_rma(*world.peer(0, 1), what, nullptr);
+        return protocol.one_sided().try_rma(*world.peer(0, 1), what, nullptr);
     };
     const auto put = operation(OPAL_COMMON_ADAPTIB_PUT, local, *all, 0, 8);
     EXPECT_FALSE(at_once(put)) << "not connected";

@@ -46,7 +46,8 @@ void connect(Cores& world, std::size_t from, const Window& window) {
 }
 
 bool at_once(Cores& world, std::size_t from, const opal_common_adaptib_one_sided_t& what) {
-    return world.core(from).protocol().try_rma(*world.peer(from, kTarget), what, nullptr);
+    return world.core(from).protocol().one_sided().try_rma(*world.peer(from, kTarget), what,
+                                                           nullptr);
 }
 
 // True once enough operations were target-assisted and executed, or time is over: on a busy machine

@@ -124,8 +124,8 @@ TEST_P(UnpinnedBuffers, TakePutsAndGets) {
                     const auto what = operation(kind, local, window, 40, bytes);
                     TestRequest request;
                     const auto begin = [&] {
-                        request.done =
-                            world->core(0).protocol().try_rma(*world->peer(0, 1), what, nullptr);
+                        request.done = world->core(0).protocol().one_sided().try_rma(
+                            *world->peer(0, 1), what, nullptr);
                         if (!request.done) {
                             ASSERT_TRUE(start(*world, 0, 1, what, request).ok());
                         }

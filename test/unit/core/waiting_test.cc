@@ -137,7 +137,7 @@ public:
     }
     void expect_nothing_left() {
         EXPECT_EQ(done(), operations_.size());
-        EXPECT_EQ(world->core(0).protocol().one_sided_outstanding(), 0u);
+        EXPECT_EQ(world->core(0).protocol().one_sided().under_way(), 0u);
         EXPECT_FALSE(world->core(0).protocol().has_work());
         for (std::size_t to = 1; to < memory_.size(); ++to) {
             EXPECT_EQ(peer(to)->transfers.users, 0u);

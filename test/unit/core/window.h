@@ -27,7 +27,7 @@ struct Window {
                         .ok());
         remote.base = reinterpret_cast<std::uintptr_t>(base);
         remote.bytes = bytes;
-        remote.access = protocol.advertised_access(access);
+        remote.access = protocol.one_sided().advertised_access(access);
         remote.key_count = open.memory().key_count();
         open.memory().copy_remote_keys(remote.keys);
     }
@@ -54,7 +54,7 @@ inline Peer* target(Cores& world, std::size_t from, std::size_t to) {
 inline Status start(Cores& world, std::size_t from, std::size_t to,
                     const opal_common_adaptib_one_sided_t& what, TestRequest& request) {
     bool complete = false;
-    const Status status = world.core(from).protocol().start_one_sided(
+    const Status status = world.core(from).protocol().one_sided().start(
         *target(world, from, to), what, nullptr, request.user, complete);
     request.done = complete;
     return status;

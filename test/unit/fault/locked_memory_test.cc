@@ -38,8 +38,8 @@ opal_common_adaptib_one_sided_t operation(opal_common_adaptib_operation_t kind, 
 
 Status start(Cores& world, const opal_common_adaptib_one_sided_t& what, TestRequest& request) {
     bool complete = false;
-    const Status status = world.core(0).protocol().start_one_sided(*world.peer(0, 1), what, nullptr,
-                                                                   request.user, complete);
+    const Status status = world.core(0).protocol().one_sided().start(
+        *world.peer(0, 1), what, nullptr, request.user, complete);
     request.done = status.ok() && complete;
     return status;
 }
@@ -168,11 +168,11 @@ TEST_P(LockedMemoryLimits, PutAndGetMoveEveryByte) {
             void* local = kind == OPAL_COMMON_ADAPTIB_PUT ? sent.data() : got.data();
             TestRequest request;
             ASSERT_TRUE(start(world, operation(kind, local, window, offset, size), request).ok());
-            EXPECT_EQ(peer->transfers.one_sided, protocol.one_sided_outstanding());
+            EXPECT_EQ(peer->transfers.one_sided, protocol.one_sided().under_way());
             ASSERT_TRUE(world.run({&request}));
             EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
             EXPECT_EQ(request.user.bytes, size);
-            EXPECT_EQ(protocol.one_sided_outstanding(), 0u);
+            EXPECT_EQ(protocol.one_sided().under_way(), 0u);
             EXPECT_EQ(peer->transfers.one_sided, 0u);
         }
         EXPECT_TRUE(memory == expected);
@@ -289,7 +289,7 @@ TEST_F(LockedMemoryFaults, WithoutRoomForAnyBlockPutsAreErrorsAndMessagesFragmen
     EXPECT_EQ(
         start(world, operation(OPAL_COMMON_ADAPTIB_PUT, sent.data(), window, 0, sent.size()), put),
         Status::error(Reason::not_supported));
-    EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u);
+    EXPECT_EQ(world.core(0).protocol().one_sided().under_way(), 0u);
     EXPECT_EQ(world.messages(0).size(), 2u)
         << "that it was not registered, and that it was not copied";
     for (const std::size_t from : {std::size_t{0}, std::size_t{1}}) {
@@ -330,7 +330,7 @@ TEST_F(LockedMemoryFaults, APeerThatEndsEndsTheCopy) {
     }
     ASSERT_TRUE(put.done);
     EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
-    EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u);
+    EXPECT_EQ(world.core(0).protocol().one_sided().under_way(), 0u);
 }
 
 } // namespace

@@ -76,7 +76,7 @@ TEST_P(Refused, EndsAloneWithAnError) {
         exchange(*world_, 100, 3);
         exchange(*world_, 100000, 3);
     }
-    EXPECT_EQ(world_->core(0).protocol().one_sided_outstanding(), 0u);
+    EXPECT_EQ(world_->core(0).protocol().one_sided().under_way(), 0u);
 }
 
 TEST_P(Refused, WhatIsUnderWayBesideItArrives) {

@@ -47,6 +47,7 @@ class LendingRail final : public NullRail {
 public:
     LendingRail() { info_.max_message_bytes = kGiB; }
     bool has_memory = true;
+    const void* refused = nullptr; // memory that cannot be registered
 
 private:
     class Region final : public MemoryRegion {
@@ -61,6 +62,9 @@ private:
     };
     Status register_impl(void* address, Bytes length, std::uint32_t,
                          std::unique_ptr<MemoryRegion>& out) override {
+        if (refused != nullptr && address == refused) {
+            return Status::error(Reason::locked_memory);
+        }
         out = std::make_unique<Region>(address, length);
         return kOk;
     }

@@ -30,6 +30,7 @@ int never_packs(void*, std::size_t, void*, std::size_t*) { return -1; }
 class RendezvousTest : public testing::Test,
                        protected OpenPeer,
                        TransferListener,
+                       OperationListener,
                        SendFlowListener,
                        RendezvousListener {
 protected:
@@ -111,7 +112,8 @@ protected:
     std::vector<std::byte> data = std::vector<std::byte>(kLength);
     BlockPool pool;
     SendFlow flow{pool, there.counters, *this};
-    TransferEngine transfers{{&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this};
+    TransferEngine transfers{
+        {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
     RegistrationCache registrations{rails, {0, 2}, kMiB, there.counters};
     StagingPool blocks{rails, {0, 2}, kBlock, 4, registrations};
     std::optional<Rendezvous> rendezvous;

@@ -34,7 +34,7 @@ struct CountedTransfer final : Transfer {
     int ended = 0;
 };
 
-class Engine : public testing::Test, protected OpenPeer, TransferListener {
+class Engine : public testing::Test, protected OpenPeer, TransferListener, OperationListener {
 protected:
     ~Engine() override { EXPECT_FALSE(engine.work_outstanding()); }
 
@@ -47,7 +47,7 @@ protected:
         return transfer;
     }
     TransferEngine engine{
-        {&there.clock, std::chrono::microseconds{100}, 10}, rails, there.counters, *this};
+        {&there.clock, std::chrono::microseconds{100}, 10}, rails, there.counters, *this, *this};
     std::vector<std::unique_ptr<CountedTransfer>> made;
     int connections_wanted = 0;
     int repairs_wanted = 0;

@@ -53,7 +53,8 @@ public:
             opal_common_adaptib_remote_t& remote = remotes_[rank];
             remote.base = reinterpret_cast<std::uintptr_t>(&words_[rank]);
             remote.bytes = sizeof(std::uint64_t);
-            remote.access = protocol.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
+            remote.access =
+                protocol.one_sided().advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
             remote.key_count = windows_[rank].memory().key_count();
             windows_[rank].memory().copy_remote_keys(remote.keys);
         }
@@ -74,7 +75,7 @@ public:
                                                    1,
                                                    0};
         bool complete = false;
-        const Status status = ranks->core(from).protocol().start_one_sided(
+        const Status status = ranks->core(from).protocol().one_sided().start(
             *ranks->peer(from, to), what, nullptr, addition.request.user, complete);
         if (!status.ok()) { // the peer was given up
             addition.request.user.status = OPAL_COMMON_ADAPTIB_UNREACHABLE;
@@ -220,7 +221,7 @@ TEST(Atomics, TheTargetsOwnGoTheSameWay) {
                                                    0};
         Peer* self = nullptr;
         ASSERT_TRUE(counting.ranks->core(0).peers().get_loopback(self).ok());
-        ASSERT_TRUE(counting.ranks->core(0).protocol().try_rma(*self, what, nullptr));
+        ASSERT_TRUE(counting.ranks->core(0).protocol().one_sided().try_rma(*self, what, nullptr));
         rest(*counting.ranks, 1us);
     }
     ASSERT_TRUE(counting.ranks->run_until([&] { return counting.done(); }, 10s));
@@ -237,7 +238,7 @@ TEST(Atomics, OnAWindowThatIsGoneEndWithAnError) {
     ASSERT_TRUE(counting.ranks->run_until([&] { return counting.done(); }, 10s));
     EXPECT_EQ(counting.last_status(), OPAL_COMMON_ADAPTIB_BAD_PARAM);
     EXPECT_EQ(counting.word(0), 1u);
-    EXPECT_EQ(counting.ranks->core(1).protocol().one_sided_outstanding(), 0u);
+    EXPECT_EQ(counting.ranks->core(1).protocol().one_sided().under_way(), 0u);
     EXPECT_FALSE(counting.ranks->messages(1).empty());
 }
 

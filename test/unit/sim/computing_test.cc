@@ -254,7 +254,7 @@ TEST(Computing, ATargetOfAtomicsIsWaitedFor) {
             opal_common_adaptib_remote_t remote{};
             remote.base = reinterpret_cast<std::uintptr_t>(&word);
             remote.bytes = sizeof word;
-            remote.access = target.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
+            remote.access = target.one_sided().advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
             remote.key_count = window.memory().key_count();
             window.memory().copy_remote_keys(remote.keys);
             ranks->compute(1, kLong);
@@ -268,11 +268,11 @@ TEST(Computing, ATargetOfAtomicsIsWaitedFor) {
                                                        0};
             test::TestRequest request;
             bool complete = false;
-            ASSERT_TRUE(
-                ranks->core(0)
-                    .protocol()
-                    .start_one_sided(*ranks->peer(0, 1), what, nullptr, request.user, complete)
-                    .ok());
+            ASSERT_TRUE(ranks->core(0)
+                            .protocol()
+                            .one_sided()
+                            .start(*ranks->peer(0, 1), what, nullptr, request.user, complete)
+                            .ok());
             ranks->wake(0);
             ASSERT_TRUE(ranks->run_until([&] { return request.done; }, kLong + 20s));
             EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);

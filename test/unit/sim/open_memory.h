@@ -43,11 +43,11 @@ public:
         asked.remote_address = remote.base + offset;
         request.done = false;
         bool complete = false;
-        EXPECT_TRUE(
-            ranks_.core(from)
-                .protocol()
-                .start_one_sided(*ranks_.peer(from, to), asked, nullptr, request.user, complete)
-                .ok());
+        EXPECT_TRUE(ranks_.core(from)
+                        .protocol()
+                        .one_sided()
+                        .start(*ranks_.peer(from, to), asked, nullptr, request.user, complete)
+                        .ok());
         request.done = complete;
         ranks_.wake(from);
     }

@@ -87,7 +87,8 @@ public:
         bool complete = false;
         ASSERT_TRUE(ranks->core(0)
                         .protocol()
-                        .start_one_sided(*peer(), what, &own_, operation.request.user, complete)
+                        .one_sided()
+                        .start(*peer(), what, &own_, operation.request.user, complete)
                         .ok());
         operation.request.done = complete;
         ranks->wake(0);
@@ -136,8 +137,8 @@ public:
     }
 
     Peer* peer() { return ranks->peer(0, 1); }
-    FlushEpochs& epochs() { return ranks->core(0).protocol().flush_epochs(); }
-    std::size_t outstanding() { return ranks->core(0).protocol().one_sided_outstanding(); }
+    FlushEpochs& epochs() { return ranks->core(0).protocol().one_sided().flush_epochs(); }
+    std::size_t outstanding() { return ranks->core(0).protocol().one_sided().under_way(); }
     std::uint64_t queued() { return ranks->counters(0).transfers_queued; }
     std::size_t failed() const {
         return static_cast<std::size_t>(

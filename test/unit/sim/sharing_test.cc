@@ -576,7 +576,8 @@ TEST(SharedRing, AWrongPutEndsAlone) {
     bool complete = false;
     ASSERT_TRUE(ranks->core(0)
                     .protocol()
-                    .start_one_sided(*ranks->peer(0, 1), put, nullptr, request.user, complete)
+                    .one_sided()
+                    .start(*ranks->peer(0, 1), put, nullptr, request.user, complete)
                     .ok());
     Message other(0, 2, 100'000, 1);
     other.start(*ranks);

@@ -202,11 +202,12 @@ TEST_P(ASilentDevice, IsFoundOutByPutsAndGets) {
                                                0,
                                                0};
     bool complete = false;
-    ASSERT_TRUE(world.ranks->core(from)
-                    .protocol()
-                    .start_one_sided(*world.ranks->peer(from, 1 - from), what, nullptr,
-                                     request.user, complete)
-                    .ok());
+    ASSERT_TRUE(
+        world.ranks->core(from)
+            .protocol()
+            .one_sided()
+            .start(*world.ranks->peer(from, 1 - from), what, nullptr, request.user, complete)
+            .ok());
     EXPECT_FALSE(complete);
     world.ranks->wake(from);
     EXPECT_LT(world.wait([&] { return request.done; }), kTimeout + kRepair);

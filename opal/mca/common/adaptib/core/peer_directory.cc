@@ -178,6 +178,8 @@ std::unique_ptr<Peer> PeerDirectory::new_peer(const ProcessAddress& address,
         peer->allow(Allowance::all);
         peer->out.try_send_active_max = CopyChoice::kTimedFrom - 1;
     }
+    peer->transfers.synchronous = attached.fabric->rails()[0]->info().synchronous_rma;
+    peer->transfers.whole_memory = parts_.protocol.memory().whole(route.fabric);
     if (attached.target_assisted) {
         peer->transfers.assist_choices = std::make_unique<AssistChoices>();
     }

@@ -59,6 +59,7 @@ struct RailInfo {
     std::uint32_t max_cq_depth = 0;
     std::uint32_t max_queue_pairs = 0; // per process; 0 = unknown
     std::uint32_t max_reads = 0;       // outstanding RDMA reads and atomics of one queue pair
+    bool synchronous_rma = false;      // false: QueuePair::rma_now never executes anything
     // Capability::dc: time to switch an initiator to another target; 0 = unknown.
     Nanoseconds target_change{0};
 

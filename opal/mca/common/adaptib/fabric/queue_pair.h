@@ -69,7 +69,8 @@ public:
     Status post_send(const SendWork& work) { return post_send_impl(work); }
     Status post_receive(const ReceiveWork& work) { return post_receive_impl(work); }
     // Performs a write, read or atomic inside the call, where the processor copies the data. ok:
-    // done, no completion follows. again: not possible now, not this way, or never; use post_send.
+    // done, no completion follows. again: not possible now, not this way, or never
+    // (RailInfo::synchronous_rma); use post_send.
     Status rma_now(const RmaWork& work) { return rma_now_impl(work); }
     // Target side of a write, read or atomic: does to this process's memory what the peer's queue
     // pair would do, by the same rules. gather[0], the only entry, is memory of the core: it holds

@@ -90,7 +90,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
     remote->bytes = bytes;
     memory->copy_remote_keys(remote->keys);
     remote->key_count = memory->key_count();
-    remote->access = protocol.advertised_access(access);
+    remote->access = protocol.one_sided().advertised_access(access);
     *region = made.release();
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
@@ -129,21 +129,22 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
 [[gnu::always_inline]] inline int try_rma(opal_common_adaptib_core_t* core,
                                           opal_common_adaptib_peer_t* peer,
                                           const opal_common_adaptib_one_sided_t* operation) {
-    Protocol& protocol = *core->protocol;
-    const Registration* const memory = memory_of(*operation);
+    OneSidedOperations& one_sided = core->protocol->one_sided();
     Peer* to = peer_of(core, peer);
     bool done = false;
-    if (to != nullptr && Protocol::is_plain(*operation)) [[likely]] {
-        done = protocol.try_plain_rma(*to, *operation, memory);
+    if (to != nullptr && OneSidedOperations::is_plain(*operation)) [[likely]] {
+        if (to->transfers.synchronous) [[likely]] {
+            done = one_sided.try_plain_rma(*to, *operation, memory_of(*operation));
+        }
     } else {
-        done =
-            target_of(core, peer, *operation, to).ok() && protocol.try_rma(*to, *operation, memory);
+        done = target_of(core, peer, *operation, to).ok() &&
+               one_sided.try_rma(*to, *operation, memory_of(*operation));
     }
     return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
 [[gnu::always_inline]] inline std::uint64_t flush_mark(opal_common_adaptib_core_t* core) {
-    FlushEpochs& epochs = core->protocol->flush_epochs();
+    FlushEpochs& epochs = core->protocol->one_sided().flush_epochs();
     return epochs.under_way() > 0 ? epochs.mark() : 0;
 }
 
@@ -163,7 +164,7 @@ int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adap
         return code_of(status);
     }
     bool complete = false;
-    const Status status = core->core->protocol().start_one_sided(
+    const Status status = core->core->protocol().one_sided().start(
         *to, *operation, memory_of(*operation), *request, complete);
     return code_of(status, complete);
 }
@@ -174,5 +175,5 @@ uint64_t opal_common_adaptib_flush_mark(opal_common_adaptib_core_t* core) noexce
 
 bool opal_common_adaptib_flush_passed(opal_common_adaptib_core_t* core, uint64_t mark) noexcept {
     const Guard guard(core);
-    return core->protocol->flush_epochs().passed(mark);
+    return core->protocol->one_sided().flush_epochs().passed(mark);
 }

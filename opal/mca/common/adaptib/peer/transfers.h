@@ -25,8 +25,10 @@ namespace adaptib {
 class Peer;
 
 struct PeerTransfers {
-    std::size_t one_sided = 0;                     // operations started and not complete
-    const Registration* whole_memory = nullptr;    // of this process, once it was looked for
+    std::uint32_t one_sided = 0; // operations started and not complete
+    // The route's rails can execute operations within the call (RailInfo::synchronous_rma).
+    bool synchronous = false;
+    const Registration* whole_memory = nullptr;    // of this process; null: none on that route
     std::unique_ptr<AssistChoices> assist_choices; // null: no target-assisted operations
     std::unique_ptr<CooperativeCopyChoices> cooperative_copy_choices; // null: one end alone copies
 

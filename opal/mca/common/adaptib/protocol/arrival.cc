@@ -27,13 +27,15 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::active: active_.on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: active_.on_active_part(peer, header, body); break;
     case MessageType::fragment: rendezvous_.on_fragment(peer, header, body); break;
-    case MessageType::operate: rma_target_.on_operate(peer, header, body); break;
-    case MessageType::atomic: emulated_atomics_.on_atomic(peer, read_body<AtomicBody>(body)); break;
+    case MessageType::operate: one_sided_.target().on_operate(peer, header, body); break;
+    case MessageType::atomic:
+        one_sided_.atomics().on_atomic(peer, read_body<AtomicBody>(body));
+        break;
     case MessageType::atomic_done:
-        emulated_atomics_.on_atomic_done(peer, read_body<AtomicDoneBody>(body));
+        one_sided_.atomics().on_atomic_done(peer, read_body<AtomicDoneBody>(body));
         break;
     case MessageType::cooperative_copy:
-        rma_target_.on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
+        one_sided_.target().on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
         break;
     case MessageType::allowance: on_allowance(peer, header.flags); break;
     case MessageType::none:
@@ -55,7 +57,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
 }
 
 void Protocol::forget(Peer& peer) {
-    forget_waiting(peer);
+    one_sided_.forget(peer);
     flow_.forget(peer);
     back_pressure_.forget(peer);
     order_.forget(peer);

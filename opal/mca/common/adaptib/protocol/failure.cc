@@ -84,7 +84,7 @@ void Protocol::fail_receives(Peer& peer) {
 }
 
 void Protocol::fail_transfers(Peer& peer) {
-    emulated_atomics_.fail(peer);
+    one_sided_.atomics().fail(peer);
     transfers_.fail_waiting(peer);
     rendezvous_.fail(peer);
 }
@@ -122,7 +122,7 @@ void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const
     });
     rendezvous_.for_each_peer(f);
     waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
-    emulated_atomics_.for_each_peer(f);
+    one_sided_.atomics().for_each_peer(f);
 }
 
 bool Protocol::has_business_with(const Peer& peer) const {

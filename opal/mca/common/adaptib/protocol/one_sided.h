@@ -2,35 +2,34 @@
 // One-sided operations: the state of a put, get or atomic between its start and its end.
 //
 // Purpose: the records of operations that the fabric executes (OneSided), of waiting ones, whose
-// record lies in their request (ShelvedOneSided), of those that go through staging memory
-// (CopiedOneSided), and of atomics that the target's processor executes (EmulatedAtomic).
-// Ownership: the protocol's; a record lives until its last outstanding work request has completed
-// or was abandoned.
+// record lies in their request (ShelvedOneSided), and of atomics that the target's processor
+// executes (EmulatedAtomic).
+// Ownership: OneSidedOperations and EmulatedAtomics own them; a record lives until its last
+// outstanding work request has completed or was abandoned.
 // Threads: one at a time (the core's lock).
 // May touch: base/, memory/, peer/.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include "base/wire.h"
 #include "memory/registration_cache.h"
-#include "memory/staging.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
 
 namespace adaptib {
 
-class Protocol;
+class OneSidedOperations;
 
 // A put, get or atomic.
 struct OneSided final : Transfer {
-    OneSided(Protocol& p, TransferEngine& by, Peer& to) : Transfer(by, to), protocol(p) {}
+    OneSided(OneSidedOperations& of, TransferEngine& by, Peer& to)
+        : Transfer(by, to), operations(of) {}
     void on_rma_done() override;
     WaitingTransfer& shelve() override;
 
-    Protocol& protocol;
+    OneSidedOperations& operations;
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
     std::uint64_t epoch = 0;    // FlushEpochs
@@ -68,23 +67,6 @@ struct ShelvedOneSided : WaitingTransfer {
 };
 static_assert(sizeof(ShelvedOneSided) <= sizeof(UserRequest::core));
 static_assert(alignof(ShelvedOneSided) <= alignof(UserRequest));
-
-// A put, get or atomic whose local memory cannot be registered: it goes block by block through
-// staging memory.
-struct CopiedOneSided final : Transfer {
-    CopiedOneSided(Protocol& p, TransferEngine& by, Peer& to) : Transfer(by, to), protocol(p) {}
-    void on_rma_done() override;
-
-    Protocol& protocol;
-    UserRequest* user = nullptr;
-    std::uint64_t id = 0;
-    std::uint64_t epoch = 0; // FlushEpochs
-    std::unique_ptr<StagingBlock> block;
-    std::byte* local = nullptr;
-    std::uint64_t remote = 0;
-    Bytes length = 0; // of the whole operation
-    Bytes moved = 0;  // in completed blocks
-};
 
 // A target-assisted atomic: the target was asked for it, or will be.
 struct EmulatedAtomic {

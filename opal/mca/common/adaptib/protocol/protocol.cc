@@ -13,15 +13,12 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       listener_(listener), back_pressure_(options.unexpected_most, *this),
       order_(pool_, counters, *this), memory_({options.registration_cache, options.block_bytes},
                                               rails, fabrics, counters, listener),
-      rma_target_(memory_.lent(), counters, *this),
-      synchronous_rma_(*options.clock, options.block_bytes, memory_, counters, rma_target_),
-      region_keys_(rails, counters, listener),
-      emulated_atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_,
-                        completions_, counters, *this),
+      one_sided_({options.self, options.serves_atomics, options.block_bytes, options.clock},
+                 {rails, memory_, pool_, transfers_, completions_, counters}, *this, listener),
       eager_tuning_(*options.clock, options.active_eager, counters),
-      transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this),
-      active_(options.active_max, flow_, back_pressure_, eager_tuning_, completions_, counters,
-              *this),
+      transfers_(options.transfers, rails, counters, *this, one_sided_),
+      flow_(pool_, counters, *this), active_(options.active_max, flow_, back_pressure_,
+                                             eager_tuning_, completions_, counters, *this),
       disconnects_(flow_, back_pressure_, *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
                   counters, *this) {}
@@ -37,8 +34,6 @@ Protocol::~Protocol() {
         message->peer = nullptr; // the peer may be gone
         discard(*message);
     }
-    one_sided_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
-    copied_.for_each([](CopiedOneSided* operation) { delete operation; });
 }
 
 void Protocol::on_interrupted(Peer& peer) {
@@ -71,7 +66,7 @@ void Protocol::on_torn_down(Peer& peer) {
 
 void Protocol::start_held(Peer& peer) {
     transfers_.start_held(peer);
-    emulated_atomics_.send_queued(peer);
+    one_sided_.atomics().send_queued(peer);
     flow_.send_queued(peer);
 }
 

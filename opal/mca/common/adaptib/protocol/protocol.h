@@ -12,11 +12,6 @@
 //     eager.cc               eager messages, and the acknowledgment of synchronous ones
 //     restrained.cc          back-pressure: a peer is told which messages it may send
 //     rts.cc                 an RTS (`rendezvous`) is sent, or arrives and is matched
-//     shelved.cc             the record of a waiting operation lies in its request
-//     one_sided.cc           put, get and atomics
-//     region_keys.h          keys of the remote memory; operations that the target refuses
-//     emulated_atomics.h     atomics that the target's processor executes
-//     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
 //     failure.cc             a peer is lost, and all that waits for it
 //     protocol.cc            construction; a connection comes and goes
@@ -33,6 +28,11 @@
 //     active_messages.h      messages for a handler instead of for matching
 //     arrival_order.h        messages that arrive early, or again
 //     disconnects.h          the disconnect handshake with a peer that is released
+//     one_sided_operations.h put, get and atomics, with these parts:
+//       region_keys.h          keys of the remote memory; operations that the target refuses
+//       emulated_atomics.h     atomics that the target's processor executes
+//       copied_operations.h    operations on memory that cannot be registered
+//       shelved.cc             the record of a waiting operation lies in its request
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
@@ -66,15 +66,9 @@
 #include "protocol/arrival_order.h"
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
-#include "protocol/count_rma.h"
 #include "protocol/disconnects.h"
 #include "protocol/eager_tuning.h"
-#include "protocol/emulated_atomics.h"
-#include "protocol/flush.h"
-#include "protocol/intranode/rma_target.h"
-#include "protocol/intranode/synchronous_rma.h"
-#include "protocol/one_sided.h"
-#include "protocol/region_keys.h"
+#include "protocol/one_sided_operations.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
@@ -99,8 +93,7 @@ protected:
 
 class Protocol final : ArrivalOrderListener,
                        BackPressureListener,
-                       RmaTargetListener,
-                       EmulatedAtomicsListener,
+                       OneSidedListener,
                        ActiveMessagesListener,
                        DisconnectsListener,
                        TransferListener,
@@ -184,61 +177,8 @@ public:
     EagerTuning& eager_tuning() { return eager_tuning_; }
     // Memory of this process: registration, windows, memory that its user has lent.
     ExposedMemory& memory() { return memory_; }
-    // Returns the access to publish for memory registered with `access`: adds whether initiators
-    // have to ask this process for atomics.
-    std::uint32_t advertised_access(std::uint32_t access) const {
-        const bool emulated =
-            (access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && options_.serves_atomics;
-        return access | (emulated ? +OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED : 0u);
-    }
-    // If `region` is null, `local` is registered for the operation, or copied through staging
-    // memory if it cannot be registered.
-    // The request ends with BAD_PARAM if the target refuses the operation later.
-    // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
-    // through), unreachable.
-    Status start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
-                           const Registration* region, UserRequest& user, bool& complete);
-    // Fast path: the fabric executes the operation within the call, over the only path to the peer.
-    // Returns false if the operation is not done; the caller then calls start_one_sided(), which
-    // also reports errors.
-    bool try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
-                 const Registration* region);
-    // Same for a put or get (is_plain()), inlined into its caller: half the cost of such a short
-    // operation is the code before its one system call.
-    static bool is_plain(const opal_common_adaptib_one_sided_t& operation) {
-        return operation.operation == OPAL_COMMON_ADAPTIB_PUT ||
-               operation.operation == OPAL_COMMON_ADAPTIB_GET;
-    }
-    [[gnu::always_inline]] bool try_plain_rma(Peer& peer,
-                                              const opal_common_adaptib_one_sided_t& operation,
-                                              const Registration* region) {
-        const bool put = operation.operation == OPAL_COMMON_ADAPTIB_PUT;
-        if (region == nullptr && peer.transfers.whole_memory == nullptr) [[unlikely]] {
-            peer.transfers.whole_memory = memory_.whole(peer.contact.route.fabric);
-        }
-        const Registration* const memory = region != nullptr ? region : peer.transfers.whole_memory;
-        if (memory == nullptr ||
-            !RegionKeys::allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
-                                               : OPAL_COMMON_ADAPTIB_REMOTE_READ)) [[unlikely]] {
-            return false;
-        }
-        const auto work = [&] {
-            return RmaWork{.opcode = put ? Opcode::write : Opcode::read,
-                           .local_key = 0,
-                           .local = operation.local,
-                           .length = operation.bytes,
-                           .remote_address = operation.remote_address,
-                           .remote_key = 0,
-                           .compare_add = 0,
-                           .swap = 0};
-        };
-        const std::span<const std::uint32_t> keys{operation.remote->keys,
-                                                  operation.remote->key_count};
-        return synchronous_rma_.put_or_get(peer, operation.bytes, work, *memory, keys);
-    }
-    // Counts the one-sided operations under way.
-    FlushEpochs& flush_epochs() { return flush_epochs_; }
-    std::size_t one_sided_outstanding() const { return flush_epochs_.under_way(); }
+    // Puts, gets and atomics.
+    OneSidedOperations& one_sided() { return one_sided_; }
     // The user releases peers, and wants them again.
     Disconnects& disconnects() { return disconnects_; }
 
@@ -294,7 +234,7 @@ public:
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
         return matcher_.posted() + rendezvous_.sends() + rendezvous_.receives() +
-               waiting_acks_.size() + emulated_atomics_.under_way();
+               waiting_acks_.size() + one_sided_.atomics().under_way();
     }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
@@ -313,9 +253,6 @@ private:
                                    Bytes length, std::uint32_t access) override {
         return memory_.registered(peer.contact.route.fabric, own, address, length, access);
     }
-
-    friend struct OneSided;
-    friend struct CopiedOneSided;
 
     static MessageHeader eager_header(const Envelope& envelope, Bytes bytes) {
         MessageHeader header;
@@ -420,12 +357,6 @@ private:
     std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override;
     bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted);
 
-    // shelved.cc
-    WaitingTransfer& shelve(OneSided& operation);
-    Transfer* unshelve(Peer& peer, WaitingTransfer& record) override;
-    void fail_shelved(Peer& peer, WaitingTransfer& record) override;
-    void forget_waiting(Peer& peer);
-
     // disconnects.h
     void on_peer_disconnected(Peer& peer) override { listener_.on_peer_disconnected(peer); }
     void start_held(Peer& peer) override;
@@ -448,23 +379,13 @@ private:
     void on_control_lane(Peer& peer, std::uint32_t lane) override {
         connections_.migrate_control_lane(peer, lane);
     }
-    bool find_keys(Transfer& transfer) override {
-        return region_keys_.find(transfer.peer, transfer.rma);
-    }
-    void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
 
-    // one_sided.cc
-    void on_one_sided_done(OneSided& operation);
-
-    // emulated_atomics.h
+    // of one_sided_operations.h
     void send_atomic_message(Peer& peer, MessageType type, const void* body,
                              std::size_t size) override;
-
-    // copied.cc
-    Status start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
-                        UserRequest& user, bool& complete);
-    void start_copied_block(CopiedOneSided& operation);
-    void on_copied_block(CopiedOneSided& operation);
+    bool long_messages_under_way() const override {
+        return rendezvous_.sends() + rendezvous_.receives() > 0;
+    }
 
     // self.cc
     void send_to_self(SendRequest& request);
@@ -488,15 +409,9 @@ private:
     BlockPool pool_;
     ArrivalOrder order_;
     ExposedMemory memory_;
-    RmaTarget rma_target_;
-    SynchronousRma synchronous_rma_;
-    RegionKeys region_keys_;
     Completions completions_;
+    OneSidedOperations one_sided_;
     IdTable<SendRequest> waiting_acks_;
-    IdTable<OneSided> one_sided_;
-    FlushEpochs flush_epochs_;
-    IdTable<CopiedOneSided> copied_;
-    EmulatedAtomics emulated_atomics_;
     EagerTuning eager_tuning_;
     TransferEngine transfers_;
     SendFlow flow_;

@@ -66,7 +66,7 @@ bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, 
     work.length = wanted;
     work.remote_address = source.address;
     const std::span<const std::uint32_t> keys{source.keys, source.key_count};
-    return synchronous_rma_.read_message(peer, work, *all, keys, source.send_id);
+    return one_sided_.synchronous().read_message(peer, work, *all, keys, source.send_id);
 }
 
 std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {

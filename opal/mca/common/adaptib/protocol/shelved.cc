@@ -3,7 +3,7 @@
 // the words of its request. So the core needs no memory for them, however many wait.
 #include <algorithm>
 
-#include "protocol/protocol.h"
+#include "protocol/one_sided_operations.h"
 
 namespace adaptib {
 
@@ -49,11 +49,9 @@ void ShelvedOneSided::restore(OneSided& operation) {
     }
 }
 
-WaitingTransfer& OneSided::shelve() { return protocol.shelve(*this); }
+WaitingTransfer& OneSided::shelve() { return operations.shelve(*this); }
 
-// Shelves an operation of which nothing is posted and which, if planned, goes over one subchannel.
-// Returns the record that waits: the shelved one, or else the operation itself.
-WaitingTransfer& Protocol::shelve(OneSided& operation) {
+WaitingTransfer& OneSidedOperations::shelve(OneSided& operation) {
     const RmaOperation& rma = operation.rma;
     const bool whole =
         rma.plan.empty() ? rma.covered == 0 : rma.plan.size() == 1 && rma.covered == rma.length;
@@ -63,24 +61,24 @@ WaitingTransfer& Protocol::shelve(OneSided& operation) {
     }
     UserRequest& user = *operation.user;
     auto* const shelved = new (user.core) ShelvedOneSided(operation);
-    one_sided_.remove(operation.id);
+    operations_.remove(operation.id);
     pool_.destroy(&operation);
     return *shelved;
 }
 
-Transfer* Protocol::unshelve(Peer& peer, WaitingTransfer& record) {
+Transfer* OneSidedOperations::unshelve(Peer& peer, WaitingTransfer& record) {
     OneSided* const operation = pool_.create<OneSided>(*this, transfers_, peer);
     if (operation == nullptr) {
         return nullptr;
     }
     auto& shelved = static_cast<ShelvedOneSided&>(record);
     shelved.restore(*operation);
-    operation->id = one_sided_.add(operation);
+    operation->id = operations_.add(operation);
     shelved.~ShelvedOneSided();
     return operation;
 }
 
-void Protocol::fail_shelved(Peer& peer, WaitingTransfer& record) {
+void OneSidedOperations::fail_shelved(Peer& peer, WaitingTransfer& record) {
     auto& shelved = static_cast<ShelvedOneSided&>(record);
     UserRequest& user = shelved.user();
     flush_epochs_.leave(shelved.epoch);
@@ -91,8 +89,7 @@ void Protocol::fail_shelved(Peer& peer, WaitingTransfer& record) {
     completions_.complete(user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
 }
 
-// Destroys shelved records at the end, so that no registration is left in use.
-void Protocol::forget_waiting(Peer& peer) {
+void OneSidedOperations::forget(Peer& peer) {
     if (peer.transfers.waiting == nullptr) {
         return;
     }

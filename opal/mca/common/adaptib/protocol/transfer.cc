@@ -205,7 +205,7 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
 
 // Returns false if the transfer is refused.
 bool TransferEngine::find_keys(Transfer& transfer) {
-    return !transfer.rma.one_sided || transfer.rma.keys_found || listener_.find_keys(transfer);
+    return !transfer.rma.one_sided || transfer.rma.keys_found || operations_.find_keys(transfer);
 }
 
 // Posts the next stripe of the plan.
@@ -392,7 +392,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
             if (stripe < rma.plan.size()) {
                 transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel].refused = true;
             }
-            listener_.refuse(transfer);
+            operations_.refuse(transfer);
         } else {
             rma.failed = true;
         }

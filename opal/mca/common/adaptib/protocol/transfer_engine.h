@@ -42,6 +42,14 @@ public:
     virtual void want_repair(Peer& peer) = 0;
     // The scheduler has chosen another control lane.
     virtual void on_control_lane(Peer& peer, std::uint32_t lane) = 0;
+
+protected:
+    ~TransferListener() = default;
+};
+
+// Questions of the engine to the owner of the puts, gets and atomics.
+class OperationListener {
+public:
     // Finds the keys of a put, get or atomic that waited for a connection. Returns false if no
     // region of the target allows it: the transfer is refused then.
     virtual bool find_keys(Transfer& transfer) = 0;
@@ -53,7 +61,7 @@ public:
     virtual void fail_shelved(Peer& peer, WaitingTransfer& shelved) = 0;
 
 protected:
-    ~TransferListener() = default;
+    ~OperationListener() = default;
 };
 
 class TransferEngine final {
@@ -65,8 +73,9 @@ public:
     };
 
     TransferEngine(const Options& options, RailList rails, Counters& counters,
-                   TransferListener& listener)
-        : options_(options), rails_(rails), counters_(counters), listener_(listener) {}
+                   TransferListener& listener, OperationListener& operations)
+        : options_(options), rails_(rails), counters_(counters), listener_(listener),
+          operations_(operations) {}
 
     // Starts a transfer of a message. It may end within the call, and be gone.
     void start_transfer(Transfer& transfer);
@@ -113,7 +122,7 @@ private:
     void post_line(Peer& peer, std::size_t most);
     bool post_first(Peer& peer, std::size_t list, std::uint32_t offered);
     Transfer* unshelve(Peer& peer, WaitingTransfer& transfer) {
-        return transfer.shelved ? listener_.unshelve(peer, transfer)
+        return transfer.shelved ? operations_.unshelve(peer, transfer)
                                 : static_cast<Transfer*>(&transfer);
     }
 
@@ -148,6 +157,7 @@ private:
     const RailList rails_;
     Counters& counters_;
     TransferListener& listener_;
+    OperationListener& operations_;
     std::vector<SubchannelStats> subchannel_stats_; // scratch of plan
     std::vector<StripeTime> times_;                 // scratch of learn_from
     // Fields that each pass reads, next to each other.

@@ -190,7 +190,7 @@ void TransferEngine::start_held(Peer& peer) {
         }
         peer.transfers.waiting->remove(*first);
         if (first->shelved && peer.session.state == ConnectState::failed) {
-            listener_.fail_shelved(peer, *first);
+            operations_.fail_shelved(peer, *first);
         } else if (Transfer* const transfer = unshelve(peer, *first); transfer != nullptr) {
             start_operation(*transfer);
         } else { // no memory now
@@ -209,7 +209,7 @@ void TransferEngine::fail_waiting(Peer& peer) {
         while (WaitingTransfer* const first = peer.transfers.waiting->first(list)) {
             peer.transfers.waiting->remove(*first);
             if (first->shelved) {
-                listener_.fail_shelved(peer, *first);
+                operations_.fail_shelved(peer, *first);
             } else {
                 post_stripes(static_cast<Transfer&>(*first)); // fails the transfer
             }

@@ -125,6 +125,7 @@ ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
     info_.max_send_depth = kMaxDepth;
     info_.max_cq_depth = kMaxCqDepth;
     info_.max_reads = kMaxReads;
+    info_.synchronous_rma = true;
 }
 
 PortState ShmRail::state_impl() const {

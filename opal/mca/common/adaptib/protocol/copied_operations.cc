@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that cannot be registered, for example since locked memory is limited
-// (memory/exposed_memory.h): the data goes through staging blocks. Rendezvous does that by its way
-// for data that is not contiguous (read.cc, packed_source.cc); this file does it for one-sided
-// operations.
+// One-sided operations through staging memory (protocol/copied_operations.h).
+#include "protocol/copied_operations.h"
+
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
-#include "protocol/protocol.h"
+#include "protocol/transfer_engine.h"
 
 namespace adaptib {
 
-// REQUIRES: the operation has been checked. Errors: no_memory while other operations hold all
-// staging blocks; not_supported if there is no block to wait for.
-Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
-                              Opcode opcode, UserRequest& user, bool& complete_now) {
+CopiedOperations::~CopiedOperations() {
+    operations_.for_each([](CopiedOneSided* operation) { delete operation; });
+}
+
+Status CopiedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                               Opcode opcode, UserRequest& user, bool& complete_now) {
     auto started = std::make_unique<CopiedOneSided>(*this, transfers_, peer);
     if (const Status status = staging(peer).take(started->block); !status.ok()) {
-        if (copied_.size() + rendezvous_.sends() + rendezvous_.receives() > 0) {
+        if (operations_.size() > 0 || listener_.long_messages_under_way()) {
             return Status::error(Reason::no_memory);
         }
         listener_.on_failure(
@@ -27,7 +29,7 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     }
     CopiedOneSided& copied = *started.release();
     copied.user = &user;
-    copied.id = copied_.add(&copied);
+    copied.id = operations_.add(&copied);
     copied.epoch = flush_epochs_.enter();
     copied.local = static_cast<std::byte*>(operation.local);
     copied.remote = operation.remote_address;
@@ -41,15 +43,15 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     rma.local = copied.block->data();
     rma.registration = &copied.block->registration;
     completions_.begin(user);
-    start_copied_block(copied);
+    start_block(copied);
     complete_now = completions_.end();
     return kOk;
 }
 
-void Protocol::start_copied_block(CopiedOneSided& operation) {
+void CopiedOperations::start_block(CopiedOneSided& operation) {
     RmaOperation& rma = operation.rma;
     rma.remote = operation.remote + operation.moved;
-    rma.length = std::min(options_.block_bytes, operation.length - operation.moved);
+    rma.length = std::min(block_bytes_, operation.length - operation.moved);
     rma.begin_again();
     if (rma.opcode == Opcode::write) {
         std::memcpy(rma.local, operation.local + operation.moved, rma.length);
@@ -57,9 +59,9 @@ void Protocol::start_copied_block(CopiedOneSided& operation) {
     transfers_.start_operation(operation);
 }
 
-void CopiedOneSided::on_rma_done() { protocol.on_copied_block(*this); }
+void CopiedOneSided::on_rma_done() { operations.on_block(*this); }
 
-void Protocol::on_copied_block(CopiedOneSided& operation) {
+void CopiedOperations::on_block(CopiedOneSided& operation) {
     RmaOperation& rma = operation.rma;
     if (!rma.failed) {
         if (rma.opcode != Opcode::write) {
@@ -67,7 +69,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
         }
         operation.moved += rma.length;
         if (operation.moved < operation.length) {
-            start_copied_block(operation);
+            start_block(operation);
             return;
         }
     }
@@ -77,7 +79,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
     --operation.peer.transfers.one_sided;
     --operation.peer.transfers.users;
     --operation.peer.transfers.rma_operations;
-    copied_.remove(operation.id);
+    operations_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     staging(operation.peer).give(std::move(operation.block));
     delete &operation;

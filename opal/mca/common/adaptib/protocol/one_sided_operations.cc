@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Put, get and 64-bit atomics: directly by RDMA, without order or sequence numbers (Vishnu, 5.2).
-#include <algorithm>
-#include <atomic>
-
-#include "protocol/protocol.h"
+// Put, get and 64-bit atomics (protocol/one_sided_operations.h).
+#include "protocol/one_sided_operations.h"
 
 namespace adaptib {
 
@@ -50,7 +47,23 @@ Status check(const opal_common_adaptib_one_sided_t& operation) {
 
 } // namespace
 
-Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
+OneSidedOperations::OneSidedOperations(const Options& options, const Parts& parts,
+                                       OneSidedListener& listener,
+                                       RegionKeysListener& keys_listener)
+    : options_(options), memory_(parts.memory), pool_(parts.pool), transfers_(parts.transfers),
+      completions_(parts.completions), listener_(listener),
+      target_(memory_.lent(), parts.counters, listener),
+      synchronous_(*options.clock, options.block_bytes, memory_, parts.counters, target_),
+      region_keys_(parts.rails, parts.counters, keys_listener),
+      atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_, completions_,
+               parts.counters, listener),
+      copied_(options.block_bytes, memory_, transfers_, flush_epochs_, completions_, listener) {}
+
+OneSidedOperations::~OneSidedOperations() {
+    operations_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
+}
+
+Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
                                  const Registration* region, UserRequest& user,
                                  bool& complete_now) {
     complete_now = false;
@@ -72,12 +85,11 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         return kOk;
     }
     if (peer.session.state == ConnectState::failed) {
-        report_peer_failure(peer);
+        listener_.report_peer_failure(peer);
         return Status::error(Reason::unreachable);
     }
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory
-        return emulated_atomics_.start(peer, operation, opcode_of(operation.operation), user,
-                                       complete_now);
+        return atomics_.start(peer, operation, opcode_of(operation.operation), user, complete_now);
     }
     status = region_keys_.find(peer, operation, remote);
     if (!status.ok()) {
@@ -93,12 +105,12 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
                                     operation.bytes, kLocalWrite);
         if (region == nullptr) {
             pool_.destroy(started);
-            return start_copied(peer, operation, opcode_of(operation.operation), user,
-                                complete_now);
+            return copied_.start(peer, operation, opcode_of(operation.operation), user,
+                                 complete_now);
         }
     }
     started->user = &user;
-    started->id = one_sided_.add(started);
+    started->id = operations_.add(started);
     started->epoch = flush_epochs_.enter();
     ++peer.transfers.one_sided;
     ++peer.transfers.users;
@@ -113,18 +125,21 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     return kOk;
 }
 
-bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
-                       const Registration* region) {
+bool OneSidedOperations::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                                 const Registration* region) {
     if (is_plain(operation)) {
-        return try_plain_rma(peer, operation, region);
+        return peer.transfers.synchronous && try_plain_rma(peer, operation, region);
     }
     const Opcode opcode = opcode_of(operation.operation);
     if (is_emulated(operation)) [[unlikely]] {
         return peer.contact.name == options_.self && check(operation).ok() &&
-               emulated_atomics_.execute_here(operation, opcode);
+               atomics_.execute_here(operation, opcode);
+    }
+    if (!peer.transfers.synchronous) {
+        return false;
     }
     if (region == nullptr) {
-        region = memory_.whole(peer.contact.route.fabric);
+        region = peer.transfers.whole_memory;
     }
     if (region == nullptr || !check(operation).ok() ||
         !RegionKeys::covers(*operation.remote, operation)) {
@@ -138,19 +153,19 @@ bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operat
     work.compare_add = compare_add_of(operation);
     work.swap = operation.operand;
     const std::span<const std::uint32_t> keys{operation.remote->keys, operation.remote->key_count};
-    return synchronous_rma_.execute_atomic(peer, work, *region, keys);
+    return synchronous_.execute_atomic(peer, work, *region, keys);
 }
 
-void OneSided::on_rma_done() { protocol.on_one_sided_done(*this); }
+void OneSided::on_rma_done() { operations.on_done(*this); }
 
-void Protocol::on_one_sided_done(OneSided& operation) {
+void OneSidedOperations::on_done(OneSided& operation) {
     UserRequest& user = *operation.user;
     const int status = operation.rma.status();
     const Bytes bytes = operation.rma.length;
     --operation.peer.transfers.one_sided;
     --operation.peer.transfers.users;
     --operation.peer.transfers.rma_operations;
-    one_sided_.remove(operation.id);
+    operations_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);
     completions_.complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);

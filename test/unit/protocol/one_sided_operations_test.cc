@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// OneSidedOperations and CopiedOperations, with queue pairs that complete requests when the test
+// says: each operation takes its way, and its request ends once.
+#include "protocol/one_sided_operations.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unit/protocol/open_peer.h"
+#include "unit/protocol/two_ends.h"
+
+namespace adaptib::test {
+namespace {
+
+constexpr std::uint64_t kSelf = 3;
+constexpr Bytes kBlock = 4096;
+constexpr Bytes kLength = 1000;
+constexpr std::uint32_t kAll = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE |
+                               OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
+
+// The operations of one process, and the notices that they give.
+class Process final : TransferListener, OneSidedListener, RegionKeysListener, MemoryListener {
+public:
+    Process(RailList rails, RailRange fabric, const Clock& clock, Counters& counters)
+        : fabrics_{fabric}, memory({0, kBlock}, rails, fabrics_, counters, *this),
+          operations({kSelf, true, kBlock, &clock},
+                     {rails, memory, pool_, engine, completions_, counters}, *this, *this),
+          engine({&clock, Nanoseconds{0}, 10}, rails, counters, *this, operations) {}
+
+    // Returns the only request that has ended since the last call; null: none has.
+    UserRequest* ended() {
+        CompletedList& list = completions_.list();
+        return list.empty() ? nullptr : list.pop();
+    }
+
+    std::vector<std::string> failures;
+    std::vector<MessageType> sent;
+    int lost_peers_reported = 0;
+    bool long_messages = false;
+
+private:
+    void want_connection(Peer&) override {}
+    void want_repair(Peer&) override {}
+    void on_control_lane(Peer&, std::uint32_t) override {}
+    void report_peer_failure(Peer&) override { ++lost_peers_reported; }
+    bool long_messages_under_way() const override { return long_messages; }
+    void send_atomic_message(Peer&, MessageType type, const void*, std::size_t) override {
+        sent.push_back(type);
+    }
+    std::span<std::byte> data_of_send(const Peer&, std::uint64_t) const override { return {}; }
+    void on_failure(const std::string& text) override { failures.push_back(text); }
+    void on_notice(const std::string&) override {}
+
+    BlockPool pool_;
+    Completions completions_;
+    std::vector<RailRange> fabrics_;
+
+public:
+    ExposedMemory memory;
+    OneSidedOperations operations;
+    TransferEngine engine;
+};
+
+// An operation on memory that the target describes.
+struct Operation {
+    Operation(opal_common_adaptib_operation_t kind, std::vector<std::byte>& memory, void* local,
+              Bytes bytes) {
+        remote.base = reinterpret_cast<std::uintptr_t>(memory.data());
+        remote.bytes = memory.size();
+        remote.access = kAll;
+        remote.key_count = 2;
+        remote.keys[0] = remote.keys[1] = kRemoteKey;
+        what.operation = kind;
+        what.local = local;
+        what.remote = &remote;
+        what.remote_address = remote.base;
+        what.bytes = bytes;
+    }
+
+    opal_common_adaptib_remote_t remote{};
+    opal_common_adaptib_one_sided_t what{};
+};
+
+class OneSidedTest : public testing::Test, protected OpenPeer {
+protected:
+    // Errors end no request.
+    Status start() {
+        return process.operations.start(*peer, put.what, nullptr, request, complete_now);
+    }
+    void expect_none_under_way() {
+        EXPECT_EQ(process.operations.under_way(), 0u);
+        EXPECT_EQ(peer->transfers.one_sided, 0u);
+        EXPECT_EQ(peer->transfers.users, 0u);
+        EXPECT_EQ(peer->transfers.rma_operations, 0u);
+        EXPECT_EQ(process.ended(), nullptr);
+    }
+    // Makes operations go through staging memory.
+    void copy() { first.refused = local.data(); }
+    // Does what the adapter does with the oldest put or get, and completes it.
+    void execute() {
+        const std::uint32_t on = used();
+        ASSERT_FALSE(qp(on).taken.empty());
+        const SendWork& work = qp(on).taken[0];
+        const Gather& ours = qp(on).gathers[0];
+        auto* const theirs = reinterpret_cast<void*>(work.remote_address);
+        std::memcpy(work.opcode == Opcode::write ? theirs : ours.address,
+                    work.opcode == Opcode::write ? ours.address : theirs, ours.length);
+        OpenPeer::complete(on);
+    }
+
+    Process process{rails, {0, 2}, there.clock, there.counters};
+    std::vector<std::byte> local = std::vector<std::byte>(3 * kBlock, std::byte{1});
+    std::vector<std::byte> target = std::vector<std::byte>(3 * kBlock, std::byte{2});
+    Operation put{OPAL_COMMON_ADAPTIB_PUT, target, local.data(), kLength};
+    UserRequest request{};
+    bool complete_now = false;
+};
+
+TEST_F(OneSidedTest, APutEndsWithItsTransfer) {
+    ASSERT_TRUE(start().ok());
+    EXPECT_FALSE(complete_now);
+    EXPECT_EQ(posted(), 1u);
+    EXPECT_EQ(process.operations.under_way(), 1u);
+    EXPECT_EQ(peer->transfers.one_sided, 1u);
+    EXPECT_EQ(process.ended(), nullptr);
+    execute();
+    EXPECT_EQ(process.ended(), &request);
+    EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(request.bytes, kLength);
+    EXPECT_EQ(target[kLength - 1], std::byte{1});
+    EXPECT_EQ(target[kLength], std::byte{2});
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, AnInvalidOperationIsRefused) {
+    put.remote.access = OPAL_COMMON_ADAPTIB_REMOTE_READ;
+    EXPECT_EQ(start(), Status::error(Reason::bad_key));
+    put.remote.access = kAll;
+    put.what.remote_address += target.size();
+    EXPECT_EQ(start(), Status::error(Reason::bad_key));
+    put.what.bytes = 0;
+    EXPECT_TRUE(start().ok()) << "its end is that of the memory";
+    EXPECT_TRUE(complete_now);
+    ++put.what.remote_address;
+    EXPECT_EQ(start(), Status::error(Reason::bad_key));
+    put.what.operation = OPAL_COMMON_ADAPTIB_FETCH_ADD;
+    put.what.bytes = 8;
+    put.what.remote_address = put.remote.base + 4;
+    EXPECT_EQ(start(), Status::error(Reason::bad_argument));
+    EXPECT_EQ(posted(), 0u);
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, ALostPeerIsReported) {
+    peer->session.state = ConnectState::failed;
+    EXPECT_EQ(start(), Status::error(Reason::unreachable));
+    EXPECT_EQ(process.lost_peers_reported, 1);
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, TheTargetMayRefuseTheOperation) {
+    peer->session.repairable = true;
+    ASSERT_TRUE(start().ok());
+    OpenPeer::complete(used(), WorkStatus::remote_access_error);
+    EXPECT_EQ(process.ended(), &request);
+    EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
+    EXPECT_EQ(request.bytes, 0u);
+    EXPECT_EQ(process.failures.size(), 1u);
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, AnOperationThatWaitsLiesInItsRequest) {
+    qp(0).room = qp(1).room = 0;
+    ASSERT_TRUE(start().ok());
+    EXPECT_EQ(process.operations.under_way(), 1u);
+    ASSERT_NE(peer->transfers.waiting, nullptr);
+    std::size_t shelved = 0;
+    peer->transfers.waiting->for_each([&](WaitingTransfer& each) {
+        shelved += each.shelved && &static_cast<ShelvedOneSided&>(each).user() == &request ? 1 : 0;
+    });
+    EXPECT_EQ(shelved, 1u);
+    qp(0).room = qp(1).room = 8;
+    process.engine.post_waiting();
+    ASSERT_EQ(posted(), 1u);
+    execute();
+    EXPECT_EQ(process.ended(), &request);
+    EXPECT_EQ(request.bytes, kLength);
+    EXPECT_EQ(target[0], std::byte{1});
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, WithItsPeerAWaitingOperationFails) {
+    qp(0).room = qp(1).room = 0;
+    ASSERT_TRUE(start().ok());
+    peer->session.state = ConnectState::failed;
+    process.engine.fail_waiting(*peer);
+    EXPECT_EQ(process.ended(), &request);
+    EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, AtTheEndAWaitingOperationIsForgotten) {
+    qp(0).room = qp(1).room = 0;
+    ASSERT_TRUE(start().ok());
+    process.operations.forget(*peer);
+    EXPECT_TRUE(peer->transfers.waiting->empty());
+    EXPECT_EQ(process.ended(), nullptr);
+}
+
+TEST_F(OneSidedTest, MemoryThatCannotBeRegisteredIsCopied) {
+    copy();
+    const Bytes length = 2 * kBlock + kBlock / 2;
+    for (const bool get : {false, true}) {
+        std::fill(local.begin(), local.end(), std::byte{3});
+        std::fill(target.begin(), target.end(), std::byte{4});
+        put.what.operation = get ? OPAL_COMMON_ADAPTIB_GET : OPAL_COMMON_ADAPTIB_PUT;
+        put.what.bytes = length;
+        ASSERT_TRUE(start().ok());
+        for (int block = 0; block < 3; ++block) {
+            EXPECT_EQ(process.ended(), nullptr);
+            ASSERT_EQ(posted(), 1u) << "one block at a time";
+            execute();
+        }
+        EXPECT_EQ(process.ended(), &request);
+        EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        EXPECT_EQ(request.bytes, length);
+        EXPECT_EQ(std::memcmp(local.data(), target.data(), length), 0);
+        EXPECT_EQ((get ? local : target)[length - 1], get ? std::byte{4} : std::byte{3});
+        EXPECT_EQ((get ? local : target)[length], get ? std::byte{3} : std::byte{4});
+        expect_none_under_way();
+    }
+}
+
+TEST_F(OneSidedTest, WithoutABlockACopyWaitsForOthersOrIsRefused) {
+    copy();
+    first.has_memory = second.has_memory = false;
+    process.long_messages = true;
+    EXPECT_EQ(start(), Status::error(Reason::no_memory));
+    EXPECT_TRUE(process.failures.empty());
+    process.long_messages = false;
+    EXPECT_EQ(start(), Status::error(Reason::not_supported));
+    EXPECT_EQ(process.failures.size(), 1u);
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, AnAtomicThatTheTargetExecutesIsAMessage) {
+    put.remote.access |= OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED;
+    put.what.operation = OPAL_COMMON_ADAPTIB_FETCH_ADD;
+    put.what.bytes = 8;
+    EXPECT_FALSE(process.operations.try_rma(*peer, put.what, nullptr));
+    ASSERT_TRUE(start().ok());
+    EXPECT_EQ(process.sent, std::vector<MessageType>{MessageType::atomic});
+    EXPECT_EQ(posted(), 0u);
+    EXPECT_EQ(process.operations.atomics().under_way(), 1u);
+    process.operations.atomics().fail(*peer);
+    EXPECT_EQ(process.ended(), &request);
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, AdvertisesWhoExecutesAtomics) {
+    EXPECT_EQ(process.operations.advertised_access(kAll),
+              kAll | OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED);
+    EXPECT_EQ(process.operations.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_READ),
+              +OPAL_COMMON_ADAPTIB_REMOTE_READ);
+}
+
+// A peer whose queue pair executes operations within the call.
+class SynchronousTest : public testing::Test {
+protected:
+    SynchronousTest() {
+        peer().transfers.synchronous = true;
+        peer().transfers.whole_memory = process.memory.whole(0);
+    }
+    Peer& peer() { return *ends.there; }
+    std::size_t executed() { return ends.initiators_qp().executed.size(); }
+
+    TwoEnds ends;
+    std::vector<Rail*> rails{&ends.rail};
+    Process process{rails, {0, 1}, ends.clock, ends.counters};
+    std::vector<std::byte> local = std::vector<std::byte>(64, std::byte{1});
+    std::vector<std::byte> target = std::vector<std::byte>(64, std::byte{2});
+    Operation put{OPAL_COMMON_ADAPTIB_PUT, target, local.data(), 64};
+};
+
+TEST_F(SynchronousTest, OperationsEndWithinTheCall) {
+    EXPECT_TRUE(process.operations.try_rma(peer(), put.what, nullptr));
+    EXPECT_EQ(target, local);
+    EXPECT_EQ(ends.counters.rdma_write_bytes, 64u);
+    Operation add{OPAL_COMMON_ADAPTIB_FETCH_ADD, target, local.data(), 8};
+    add.what.operand = 1;
+    EXPECT_TRUE(process.operations.try_rma(peer(), add.what, nullptr));
+    EXPECT_EQ(target[0], std::byte{2});
+    EXPECT_EQ(local[0], std::byte{1});
+    EXPECT_EQ(executed(), 2u);
+    put.remote.access = OPAL_COMMON_ADAPTIB_REMOTE_READ;
+    EXPECT_FALSE(process.operations.try_rma(peer(), put.what, nullptr)) << "start() reports why";
+    EXPECT_EQ(executed(), 2u);
+}
+
+TEST_F(SynchronousTest, NothingIsTriedInVain) {
+    peer().transfers.synchronous = false;
+    EXPECT_FALSE(process.operations.try_rma(peer(), put.what, nullptr));
+    put.what.operation = OPAL_COMMON_ADAPTIB_FETCH_ADD;
+    put.what.bytes = 8;
+    EXPECT_FALSE(process.operations.try_rma(peer(), put.what, nullptr));
+    EXPECT_EQ(executed(), 0u);
+}
+
+} // namespace
+} // namespace adaptib::test
