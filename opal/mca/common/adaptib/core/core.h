@@ -27,16 +27,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "base/bootstrap.h"
 #include "base/clock.h"
 #include "base/parameters.h"
-#include "base/random.h"
 #include "connect/connection_manager.h"
 #include "core/attached_fabric.h"
 #include "core/broken_connections.h"
@@ -46,13 +44,13 @@
 #include "core/datagram_paths.h"
 #include "core/delivery.h"
 #include "core/departures.h"
+#include "core/environment.h"
 #include "core/fabric_events.h"
 #include "core/message_sources.h"
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
 #include "core/ring_poller.h"
 #include "core/routes.h"
-#include "core/severity.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
 #include "protocol/protocol.h"
@@ -78,29 +76,7 @@ class Core final : private ConnectionListener,
                    private StartupListener,
                    private ProtocolListener {
 public:
-    struct Environment {
-        std::uint64_t self = 0;
-        std::uint32_t local_rank = 0; // among the job's processes of this host
-        std::uint32_t local_processes = 1;
-        std::string host;
-        std::string left_out; // why there are no other fabrics; for messages on unreachable peers
-        std::uint16_t wire_version = kWireVersion; // another one only to test the refusal
-        Bootstrap* bootstrap = nullptr;
-        const Clock* clock = nullptr;
-        Random* random = nullptr;
-        Counters* counters = nullptr;
-        MessageFunction message;
-        bool maps_sources = false;    // record messages by source and time, for source_map()
-        const bool* yields = nullptr; // the process yields its CPU when it found nothing; null: no
-        // Idle passes at most this far apart (base/spin.h) show that the caller does nothing but
-        // wait.
-        std::uint64_t tight_ticks = 250;
-        bool timed = false; // the clock is the machine's, so costs can be measured with it
-        // Returns true if ExposedMemory::forget() will be called for memory that is unmapped.
-        // Called if registrations are to be cached. Empty: no.
-        std::function<bool()> watch_memory;
-        MeasureOptions measure;
-    };
+    using Environment = CoreEnvironment;
 
     // `fabrics`: at least one, nearest first. Errors: not_supported if the rails of one cannot
     // carry the core's traffic, or the status of a rail; `text` explains it to a person.
@@ -158,9 +134,6 @@ public:
     void on_process_ended(std::uint64_t name) { watch_->ended().report(name); }
 
 private:
-    // Depth of each rail's completion queue, where the rail allows it.
-    static constexpr std::uint32_t kCompletionDepth = 4096;
-
     // open.cc
     explicit Core(const Environment& environment);
     Status open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
@@ -169,11 +142,9 @@ private:
                   std::string& text);
     bool migrates(std::uint32_t rail) const;
     std::uint8_t rail_flags(std::uint32_t rail) const;
-    std::uint8_t first_of_adapter(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     ChannelPlan plan(const Parameters& parameters);
     void open_sharing(const Parameters& parameters, const ChannelPlan& channels);
-    ChannelCosts model_costs(const Parameters& parameters) const;
     void open_responder(AttachedFabric& attached, const ProcessAddress& address);
     void open_target(std::uint32_t rail);
     void open_connections(const Parameters& parameters, std::uint64_t key,
@@ -181,17 +152,13 @@ private:
     void open_selection(const Parameters& parameters, const ChannelPlan& channels);
     void open_migration(const Parameters& parameters);
     void open_paths(const Parameters& parameters);
-    Bytes unexpected_memory(const Parameters& parameters) const;
     void open_protocol(const Parameters& parameters, std::uint32_t depth,
                        const ChannelPlan& channels);
     void open_peers();
     void open_rings(const Parameters& parameters);
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
-    SchedulerOptions scheduler_options(const Parameters& parameters) const;
-    bool has_several_adapters(const AttachedFabric& attached) const;
-    bool serves_atomics(const Parameters& parameters) const;
-    Bytes registration_cache_bytes(const Parameters& parameters) const;
+    void check_atomics(const Parameters& parameters, std::span<const RailRange> fabrics);
 
     // core.cc
     std::string weights_report() const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/core.h"
+#include "core/derived_options.h"
 #include "core/peer_text.h"
 
 namespace adaptib {

@@ -5,16 +5,11 @@
 #include <algorithm>
 
 #include "core/core.h"
-#include "fabric/shm/node_memory.h"
+#include "core/derived_options.h"
 
 namespace adaptib {
 
 namespace {
-
-// Dynamically connected queue pairs cannot be connected through rdma_cm.
-bool connects_dynamically(const RailInfo& rail) {
-    return rail.has(Capability::dc) && !rail.has(Capability::cm_connects);
-}
 
 // Least length that active messages may have. Without a ring, those that no datagram can hold are
 // sent in parts.
@@ -23,16 +18,6 @@ constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the sender'
 // a time.
 constexpr Bytes kRingShare = 4;
 constexpr std::size_t kMostLearnt = CopyCosts::kSizes.back(); // the highest learned eager limit
-
-// The code for an ACK timeout in verbs, 4.096 us x 2^code, of at least `time`.
-std::uint8_t answer_code(Nanoseconds time) {
-    constexpr std::uint8_t kMost = 31;
-    std::uint8_t code = 1;
-    while (code < kMost && Nanoseconds{std::int64_t{4096} << code} < time) {
-        ++code;
-    }
-    return code;
-}
 
 constexpr std::int64_t kLooks = 8; // polls, at least, before a timeout counts as a failure
 
@@ -79,10 +64,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
                                     static_cast<std::uint32_t>(parameters.paths_per_port)},
                     rails_, ranges);
     open_migration(parameters);
-    std::uint32_t depth = kCompletionDepth;
-    for (const Rail* rail : rails_) {
-        depth = std::min(depth, rail->info().max_cq_depth);
-    }
+    const std::uint32_t depth = completion_depth(rails_);
     ProcessAddress address;
     address.version = environment_.wire_version;
     address.name = environment_.self;
@@ -115,7 +97,7 @@ void Core::check_threshold(const Parameters& parameters) {
     const Bytes threshold = parameters.striping_threshold;
     if (threshold == default_parameters().striping_threshold ||
         std::string_view(parameters.striping_policy) == "none" ||
-        (environment_.self & 0xffffffffu) != 0) {
+        !environment_.is_first_process()) {
         return;
     }
     for (const AttachedFabric& attached : fabrics_) {
@@ -129,6 +111,19 @@ void Core::check_threshold(const Parameters& parameters) {
                     "): messages up to that limit are never striped; only puts and gets are, from "
                     "the threshold on. Lower that limit to have such messages striped, too.");
         }
+    }
+}
+
+// Warns, once in a job, by its first process, if the user chose atomics that are not atomic with
+// each other.
+void Core::check_atomics(const Parameters& parameters, std::span<const RailRange> fabrics) {
+    if (std::string_view(parameters.atomics) == "adapter" && environment_.is_first_process() &&
+        has_several_adapters(rails_, fabrics)) {
+        environment_.message(
+            Severity::notice,
+            "opal_common_adaptib_atomics is \"adapter\", and there are rails of several "
+            "adapters: atomics on one word that come through different adapters are not atomic "
+            "with each other. Use \"target\" or \"auto\", or the rails of one adapter.");
     }
 }
 
@@ -212,19 +207,9 @@ void Core::open_migration(const Parameters& parameters) {
     }
     std::vector<std::uint8_t> adapters;
     for (std::uint32_t rail = 0; rail < rails_.size(); ++rail) {
-        adapters.push_back(first_of_adapter(rail));
+        adapters.push_back(first_of_adapter(rails_, rail));
     }
     migration_ = std::make_unique<MigrationAgent>(rails_, std::move(adapters), counters_);
-}
-
-// Index of the first rail that is a port of this rail's adapter.
-std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
-    const std::string& adapter = rails_[rail]->info().adapter;
-    std::uint32_t first = 0;
-    while (first < rail && (adapter.empty() || rails_[first]->info().adapter != adapter)) {
-        ++first;
-    }
-    return static_cast<std::uint8_t>(first);
 }
 
 // Opens the queues of each rail, and fills in how peers reach it.
@@ -255,11 +240,11 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 attached.addresses.push_back(at);
                 const std::uint32_t port = i - attached.rails.first;
                 const bool datagrams = port < attached.datagrams->ports();
-                address.rails.push_back({at.size, at.bytes,
-                                         datagrams ? attached.datagrams->qp_number(port) : 0,
-                                         datagrams ? attached.fabric->responder_qp(port) : 0,
-                                         routes_->paths_of(i), first_of_adapter(i), rail_flags(i),
-                                         routes_->published_rate(i), rails_[i]->info().name});
+                address.rails.push_back(
+                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number(port) : 0,
+                     datagrams ? attached.fabric->responder_qp(port) : 0, routes_->paths_of(i),
+                     first_of_adapter(rails_, i), rail_flags(i), routes_->published_rate(i),
+                     rails_[i]->info().name});
             }
         }
         if (!status.ok()) {
@@ -303,18 +288,8 @@ void Core::open_paths(const Parameters& parameters) {
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
-// The device with the fewest queue pairs bounds all.
 ChannelPlan Core::plan(const Parameters& parameters) {
-    ChannelBounds bounds;
-    for (const Rail* rail : rails_) {
-        bounds.dynamically_connected =
-            bounds.dynamically_connected || connects_dynamically(rail->info());
-        const std::uint64_t most = rail->info().max_queue_pairs;
-        if (most != 0 && (bounds.queue_pairs == 0 || most < bounds.queue_pairs)) {
-            bounds.queue_pairs = most;
-        }
-    }
-    ChannelPlan channels = plan_channels(parameters, bounds);
+    ChannelPlan channels = plan_channels(parameters, channel_bounds(rails_));
     for (const std::string& notice : channels.notices) {
         environment_.message(Severity::notice, notice);
     }
@@ -351,31 +326,13 @@ void Core::open_target(std::uint32_t rail) {
     }
 }
 
-// Adds what it costs to change DC targets, which the published costs leave out. A rail that does
-// not report it counts as a Connect-IB adapter (simulator/network/machine.cc says where that number
-// comes from).
-ChannelCosts Core::model_costs(const Parameters& parameters) const {
-    constexpr Nanoseconds kConnectIb{254};
-    Nanoseconds most{0};
-    for (const Rail* rail : rails_) {
-        const RailInfo& info = rail->info();
-        if (connects_dynamically(info)) {
-            most = std::max(most, info.target_change.count() > 0 ? info.target_change : kConnectIb);
-        }
-    }
-    ChannelCosts costs;
-    costs.change = static_cast<double>(most.count());
-    costs.initiators = static_cast<std::size_t>(parameters.dc_initiators);
-    return costs;
-}
-
 void Core::open_connections(const Parameters& parameters, std::uint64_t key,
                             const ChannelPlan& channels) {
     ConnectOptions connect;
     connect.self = environment_.self;
     connect.key = key;
     connect.ring_max = channels.rings;
-    connect.scheduler = scheduler_options(parameters);
+    connect.scheduler = scheduler_options(parameters, environment_.local_rank);
     connect.fault_tolerance = paths_->on();
     connect.failure_timeout = failure_timeout_;
     connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
@@ -396,14 +353,10 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key,
     ConnectionListener& connection_events = *this;
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
-    const std::string_view mode = parameters.connect;
     StartupListener& startup_events = *this;
-    startup_.emplace(Startup::Options{environment_.self,
-                                      mode == "partial"  ? Startup::Mode::partial
-                                      : mode == "static" ? Startup::Mode::all
-                                                         : Startup::Mode::on_demand,
-                                      channels.connections},
-                     startup_events);
+    startup_.emplace(
+        Startup::Options{environment_.self, startup_mode(parameters), channels.connections},
+        startup_events);
 }
 
 void Core::open_selection(const Parameters& parameters, const ChannelPlan& channels) {
@@ -417,7 +370,8 @@ void Core::open_selection(const Parameters& parameters, const ChannelPlan& chann
     options.period = channels.period;
     options.sharing = channels.sharing;
     options.rings = channels.rings;
-    options.costs = measured && shared_ != nullptr ? model_costs(parameters) : ChannelCosts{};
+    options.costs =
+        measured && shared_ != nullptr ? model_costs(parameters, rails_) : ChannelCosts{};
     options.meter = meter_.get();
     selection_.emplace(options, peers_->peers(), *connections_, counters_);
     if (channels.selects) {
@@ -426,14 +380,6 @@ void Core::open_selection(const Parameters& parameters, const ChannelPlan& chann
     if (environment_.maps_sources) {
         sources_.emplace(peers_->peers(), environment_.clock->now());
     }
-}
-
-Bytes Core::unexpected_memory(const Parameters& parameters) const {
-    constexpr Bytes kLeast = 16 * kMiB;
-    constexpr Bytes kMost = kGiB;
-    return parameters.unexpected_memory != 0
-               ? parameters.unexpected_memory
-               : std::clamp(shm::default_memory(environment_.local_processes), kLeast, kMost);
 }
 
 void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
@@ -458,10 +404,13 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
     protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;
-    protocol.registration_cache = registration_cache_bytes(parameters);
+    const bool cached = wants_registration_cache(parameters, rails_) && environment_.watch_memory &&
+                        environment_.watch_memory();
+    protocol.registration_cache = cached ? parameters.registration_cache : 0;
     protocol.self = environment_.self;
-    protocol.unexpected_most = unexpected_memory(parameters);
-    protocol.serves_atomics = serves_atomics(parameters);
+    protocol.unexpected_most = unexpected_memory(parameters, environment_.local_processes);
+    protocol.serves_atomics = serves_atomics(parameters, rails_, ranges, paths_->on());
+    check_atomics(parameters, ranges);
     protocol.transfers.clock = environment_.clock;
     protocol.transfers.interleave = std::chrono::microseconds{parameters.interleave};
     protocol.transfers.max_outstanding = depth / 2; // the rest: signaled ring writes and flushes
@@ -496,45 +445,6 @@ void Core::open_rings(const Parameters& parameters) {
                     FabricEvents::Parts{fabrics_, rails_, shared_.get(), *paths_, migration_.get(),
                                         *datagram_paths_, *connections_, *peers_, *departures_,
                                         path_failures, peer_failures});
-}
-
-// An adapter's atomics are atomic only with each other, not with those of another adapter, through
-// which other peers may come.
-bool Core::has_several_adapters(const AttachedFabric& attached) const {
-    for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
-        if (!rails_[i]->info().adapter.empty() && first_of_adapter(i) != attached.rails.first) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// If a failure interrupts an adapter's atomic, nobody knows whether it was carried out.
-bool Core::serves_atomics(const Parameters& parameters) const {
-    const std::string_view atomics = parameters.atomics;
-    const auto several = [this](const AttachedFabric& attached) {
-        return has_several_adapters(attached);
-    };
-    if (atomics != "auto") {
-        const bool mixed =
-            atomics == "adapter" && std::any_of(fabrics_.begin(), fabrics_.end(), several);
-        if (mixed && (environment_.self & 0xffffffffu) == 0) {
-            environment_.message(
-                Severity::notice,
-                "opal_common_adaptib_atomics is \"adapter\", and there are rails of several "
-                "adapters: atomics on one word that come through different adapters are not atomic "
-                "with each other. Use \"target\" or \"auto\", or the rails of one adapter.");
-        }
-        return atomics == "target";
-    }
-    return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const AttachedFabric& attached) {
-        const auto last = rails_.begin() + attached.rails.end();
-        const bool able = std::all_of(rails_.begin() + attached.rails.first, last, [](auto* rail) {
-            return rail->info().has(Capability::atomic64);
-        });
-        return !able || has_several_adapters(attached) ||
-               (paths_->on() && attached.rails.count > 1);
-    });
 }
 
 void Core::listen(std::uint32_t fabric) {
@@ -612,29 +522,6 @@ void Core::open_responder(AttachedFabric& attached, const ProcessAddress& addres
     if (attached.fabric->respond(*answerer, address.key).ok()) {
         attached.answerer = std::move(answerer);
     }
-}
-
-SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {
-    SchedulerOptions options;
-    options.multiplexing = parameters.multiplexing_policy;
-    options.striping = parameters.striping_policy;
-    options.position = environment_.local_rank;
-    options.striping_threshold = parameters.striping_threshold;
-    options.min_stripe = parameters.min_stripe;
-    options.window = static_cast<std::uint32_t>(parameters.window);
-    options.alpha = parameters.adaptive_alpha;
-    options.bss_paths = static_cast<std::uint32_t>(parameters.bss_paths);
-    options.bss_batch = static_cast<std::uint32_t>(parameters.bss_batch);
-    return options;
-}
-
-// Rails that reach all memory need no registrations.
-Bytes Core::registration_cache_bytes(const Parameters& parameters) const {
-    const bool all = std::all_of(rails_.begin(), rails_.end(), [](const Rail* rail) {
-        return rail->info().has(Capability::whole_memory);
-    });
-    const bool kept = !all && parameters.registration_cache > 0 && environment_.watch_memory;
-    return kept && environment_.watch_memory() ? parameters.registration_cache : 0;
 }
 
 } // namespace adaptib
