@@ -116,7 +116,7 @@ Nanoseconds Core::deadline() const {
     if (!paths_->all_up()) {
         answers = std::min(answers, probes_->deadline());
     }
-    for (const AttachedFabric& attached : fabrics_) {
+    for (const AttachedFabric& attached : fabrics_.all()) {
         answers = std::min(answers, attached.datagrams->retransmitter().deadline());
     }
     const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
@@ -127,7 +127,7 @@ Nanoseconds Core::deadline() const {
 
 void Core::run_timers() {
     static_cast<void>(attended_.now()); // this process is polling, whether anything waits or not
-    for (AttachedFabric& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_.all()) {
         if (attached.answerer != nullptr) {
             attached.answerer->beat();
         }
@@ -202,7 +202,7 @@ std::string Core::report() const {
     std::string text =
         traffic_report(counters_, "process " + std::to_string(environment_.self & 0xffffffffu) +
                                       " on " + environment_.host);
-    for (const Rail* rail : rails_) {
+    for (const Rail* rail : rails()) {
         text += "  rail " + rail_text(rail->info()) + "\n";
     }
     return text + paths_->report() + weights_report();

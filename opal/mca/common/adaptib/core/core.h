@@ -36,7 +36,7 @@
 #include "base/clock.h"
 #include "base/parameters.h"
 #include "connect/connection_manager.h"
-#include "core/attached_fabric.h"
+#include "core/attached_fabrics.h"
 #include "core/broken_connections.h"
 #include "core/channel_selection.h"
 #include "core/contacts.h"
@@ -50,14 +50,12 @@
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
 #include "core/ring_poller.h"
-#include "core/routes.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
 #include "recovery/ended_processes.h"
-#include "recovery/life_answerer.h"
 #include "recovery/life_watch.h"
 #include "recovery/liveness.h"
 #include "recovery/path_probes.h"
@@ -97,8 +95,8 @@ public:
     Startup& startup() { return *startup_; }
     ChannelSelection& selection() { return *selection_; }
     BrokenConnections& broken() { return broken_; } // reported from progress()
-    RailList rails() const { return rails_; }
-    std::size_t fabrics() const { return fabrics_.size(); }
+    RailList rails() const { return fabrics_.rails(); }
+    std::size_t fabrics() const { return fabrics_.all().size(); }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
     // longer: it polls the busy rings some more times (Parameters::idle_looks).
     std::size_t progress(bool again = false);
@@ -138,15 +136,8 @@ private:
     explicit Core(const Environment& environment);
     Status open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
                 std::string& text);
-    Status attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
-                  std::string& text);
-    bool migrates(std::uint32_t rail) const;
-    std::uint8_t rail_flags(std::uint32_t rail) const;
-    Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     ChannelPlan plan(const Parameters& parameters);
     void open_sharing(const Parameters& parameters, const ChannelPlan& channels);
-    void open_responder(AttachedFabric& attached, const ProcessAddress& address);
-    void open_target(std::uint32_t rail);
     void open_connections(const Parameters& parameters, std::uint64_t key,
                           const ChannelPlan& channels);
     void open_selection(const Parameters& parameters, const ChannelPlan& channels);
@@ -233,11 +224,8 @@ private:
     Environment environment_;
     AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
     Counters& counters_;
-    std::vector<AttachedFabric> fabrics_;
-    std::optional<Routes> routes_;                      // set once the fabrics are attached
-    std::vector<Rail*> rails_;                          // of all fabrics
-    std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one per rail
-    std::unique_ptr<SharedQueuePairs> shared_;          // null: none
+    AttachedFabrics fabrics_;
+    std::unique_ptr<SharedQueuePairs> shared_; // null: none
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_;   // null: off, or no rail has it
     std::optional<DatagramPaths> datagram_paths_; // these three are set once the core is open

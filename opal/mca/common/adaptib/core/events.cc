@@ -38,12 +38,12 @@ void Core::on_connect_failed(Peer& peer, Status status, const std::string& what)
     std::string why;
     for (std::uint32_t i = peer.contact.route.local.first;
          i < peer.contact.route.local.end() && why.empty(); ++i) {
-        why = rails_[i]->last_error_text();
+        why = rails()[i]->last_error_text();
         if (what.find(why) != std::string::npos) {
             why.clear();
         }
         if (!why.empty()) {
-            why.insert(0, "; rail " + rails_[i]->info().name + ": ");
+            why.insert(0, "; rail " + rails()[i]->info().name + ": ");
         }
     }
     protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")" + why);
@@ -80,7 +80,8 @@ void Core::on_interrupted(Peer& peer) {
 // bounded by what the queues can hold.
 void Core::on_abandoned(Peer& peer) {
     peer.interruption.abandoned = true;
-    for (std::size_t left = kCompletionDepth * (rails_.size() + counters_.queue_pairs); left > 0;) {
+    for (std::size_t left = kCompletionDepth * (rails().size() + counters_.queue_pairs);
+         left > 0;) {
         const std::size_t taken = poll_completions();
         left = taken == 0 ? 0 : left - std::min(left, taken);
     }
@@ -144,7 +145,7 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
                 // A peer that is disconnected, and takes its end down, does not use the connection
                 // any more.
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
-                                                    " on rail " + rails_[rail]->info().name);
+                                                    " on rail " + rails()[rail]->info().name);
             }
             return;
         }

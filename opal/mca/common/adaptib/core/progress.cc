@@ -126,23 +126,27 @@ std::size_t Core::time_channels() {
 
 // True if no fabric in use has anything to poll for.
 inline bool Core::is_idle() const {
-    const PollHint* const poll_hint = fabrics_.front().poll_hint;
-    return poll_hint != nullptr && poll_hint->idle() && (fabrics_.size() == 1 || others_idle());
+    const PollHint* const poll_hint = fabrics_.all().front().poll_hint;
+    return poll_hint != nullptr && poll_hint->idle() &&
+           (fabrics_.all().size() == 1 || others_idle());
 }
 
 bool Core::others_idle() const {
-    return std::none_of(fabrics_.begin() + 1, fabrics_.end(), [](const AttachedFabric& attached) {
-        return attached.used && (attached.poll_hint == nullptr || !attached.poll_hint->idle());
-    });
+    return std::none_of(
+        fabrics_.all().begin() + 1, fabrics_.all().end(), [](const AttachedFabric& attached) {
+            return attached.used && (attached.poll_hint == nullptr || !attached.poll_hint->idle());
+        });
 }
 
 // A fabric without peers gets only first messages, so it is polled rarely; not so the first fabric,
 // the cheapest to poll.
 std::size_t Core::poll_datagrams() {
-    std::size_t events = fabrics_[0].datagrams->poll(fabrics_[0].receiver, kDatagramBudget);
-    for (std::size_t i = 1; i < fabrics_.size(); ++i) {
-        if (fabrics_[i].used || tick_ % kUnusedEvery == 0) {
-            events += fabrics_[i].datagrams->poll(fabrics_[i].receiver, kDatagramBudget);
+    std::size_t events =
+        fabrics_.all()[0].datagrams->poll(fabrics_.all()[0].receiver, kDatagramBudget);
+    for (std::size_t i = 1; i < fabrics_.all().size(); ++i) {
+        if (fabrics_.all()[i].used || tick_ % kUnusedEvery == 0) {
+            events +=
+                fabrics_.all()[i].datagrams->poll(fabrics_.all()[i].receiver, kDatagramBudget);
         }
     }
     return events;
@@ -150,7 +154,7 @@ std::size_t Core::poll_datagrams() {
 
 std::size_t Core::poll_completions() {
     std::size_t events = 0;
-    for (AttachedFabric& attached : fabrics_) {
+    for (AttachedFabric& attached : fabrics_.all()) {
         if (attached.used) {
             for (CompletionFilter& filter : attached.filters) {
                 events += filter.poll(kCompletionBudget);
@@ -193,8 +197,9 @@ void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key,
     const bool asked = header.type == MessageType::life_answer;
     const std::uint16_t path =
         asked ? read_body<LifeBody>(body).path : read_body<ProbeBody>(body).path;
-    const PeerRoute::Pair rails{static_cast<std::uint8_t>(fabrics_[fabric].rails.first + port),
-                                rail, static_cast<std::uint8_t>(path)};
+    const PeerRoute::Pair rails{
+        static_cast<std::uint8_t>(fabrics_.all()[fabric].rails.first + port), rail,
+        static_cast<std::uint8_t>(path)};
     const auto end = peer->contact.route.pairs.begin() + peer->contact.route.total;
     const auto pair = std::find(peer->contact.route.pairs.begin(), end, rails);
     if (pair == end) {
