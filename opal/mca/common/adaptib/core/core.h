@@ -41,6 +41,7 @@
 #include "core/channel_selection.h"
 #include "core/contacts.h"
 #include "core/credit_return.h"
+#include "core/datagram_handlers.h"
 #include "core/datagram_paths.h"
 #include "core/delivery.h"
 #include "core/departures.h"
@@ -147,32 +148,25 @@ private:
                        const ChannelPlan& channels);
     void open_peers();
     void open_rings(const Parameters& parameters);
-    void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
     void check_atomics(const Parameters& parameters, std::span<const RailRange> fabrics);
 
     // core.cc
     std::string weights_report() const;
 
-    void tolerate_faults(std::uint32_t fabric);
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
     }
     // Changes with each post whose completion nothing waits for.
     std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
-    void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
-                  std::uint8_t rail, const MessageHeader& header, const std::byte* body);
 
     // progress.cc
-    void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
     bool is_idle() const;
     bool others_idle() const;
     bool nothing_else() const;
     std::size_t look_after_others(bool idle);
     std::size_t poll_datagrams();
     std::size_t poll_completions();
-    void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
-                     const MessageHeader& header, const std::byte* body);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);
     std::size_t time_channels();
@@ -237,11 +231,12 @@ private:
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    std::optional<RingPoller> rings_; // these five are set once the core is open
+    std::optional<RingPoller> rings_; // these six are set once the core is open
     std::optional<Delivery> delivery_;
     std::optional<CreditReturn> credit_;
     std::optional<Departures> departures_;
     std::optional<FabricEvents> events_;
+    std::optional<DatagramHandlers> handlers_;
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
     std::uint64_t keep_alive_at_ = 0;           // not before this tick

@@ -14,7 +14,6 @@ namespace {
 // Least length that active messages may have. Without a ring, those that no datagram can hold are
 // sent in parts.
 constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the sender's headers
-constexpr std::int64_t kLooks = 8; // polls, at least, before a timeout counts as a failure
 
 } // namespace
 
@@ -67,9 +66,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     open_peers();
     open_selection(parameters, channels);
     open_rings(parameters);
-    for (std::uint32_t i = 0; i < fabrics_.all().size(); ++i) {
-        listen(i);
-    }
+    handlers_->listen();
     events_->report_notices();
     check_threshold(parameters);
     return kOk;
@@ -302,68 +299,10 @@ void Core::open_rings(const Parameters& parameters) {
                     FabricEvents::Parts{fabrics_.all(), rails(), shared_.get(), *paths_,
                                         migration_.get(), *datagram_paths_, *connections_, *peers_,
                                         *departures_, path_failures, peer_failures});
-}
-
-void Core::listen(std::uint32_t fabric) {
-    DatagramChannel& datagrams = *fabrics_.all()[fabric].datagrams;
-    datagrams.retransmitter().judge_by(
-        [this, fabric](const DatagramTarget& target, Nanoseconds since) {
-            Peer* peer = peers_->find(target.name, fabric);
-            return peer == nullptr ? DatagramChannel::Standing::doubtful
-                                   : watch_->standing_of(*peer, since);
-        });
-    datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
-        if (Peer* peer = peers_->find(to, fabric); peer != nullptr && !departures_->leaves(*peer)) {
-            protocol_->on_peer_failed(
-                *peer, std::string(work_status_text(why)) + " on rail " +
-                           peer->contact.channel.rail(peer->contact.datagram.port).info().name);
-        }
-    });
-    datagrams.on_probe([this, fabric](std::uint64_t from, std::uint64_t key, std::uint32_t port,
-                                      std::uint8_t rail, const MessageHeader& header,
-                                      const std::byte* body) {
-        on_probe(fabric, from, key, port, rail, header, body);
-    });
-    if (paths_->on()) {
-        tolerate_faults(fabric);
-    }
-    datagrams.retransmitter().resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
-        Peer* peer = peers_->sender_of(fabric, from, key);
-        return peer == nullptr ? nullptr : &peer->contact.datagram;
-    });
-    fabrics_.all()[fabric].receiver =
-        [this, fabric](std::uint64_t from, std::uint64_t key, const MessageHeader& header,
-                       const std::byte* body) { on_datagram(fabric, from, key, header, body); };
-}
-
-void Core::tolerate_faults(std::uint32_t fabric) {
-    const auto find = [this, fabric](std::uint64_t name) -> DatagramTarget* {
-        Peer* peer = peers_->find(name, fabric);
-        return peer == nullptr || peer->contact.datagram.handle == nullptr
-                   ? nullptr
-                   : &peer->contact.datagram;
-    };
-    const auto path_failed = [this, fabric](DatagramTarget& target,
-                                            DatagramChannel::PathFailure failure,
-                                            WorkStatus status) {
-        Peer* peer = peers_->find(target.name, fabric);
-        if (peer != nullptr && peer->session.state != ConnectState::failed &&
-            !departures_->leaves(*peer)) {
-            datagram_paths_->on_failure(*peer, failure, status);
-        }
-    };
-    const auto answered = [this, fabric](DatagramTarget& target) {
-        Peer* peer = peers_->find(target.name, fabric);
-        if (peer != nullptr && DatagramPaths::heard_over(
-                                   *peer, target.pair)) { // else the answer is for an earlier path
-            paths_->report_success(*peer, target.pair);
-        }
-    };
-    if (fabrics_.all()[fabric].datagrams->linked()) { // else lost datagrams stay lost
-        attended_.at_most(failure_timeout_ / kLooks);
-        fabrics_.all()[fabric].datagrams->retransmitter().tolerate(failure_timeout_, find,
-                                                                   path_failed, answered);
-    }
+    handlers_.emplace(failure_timeout_,
+                      DatagramHandlers::Parts{fabrics_.all(), attended_, *peers_, *paths_,
+                                              *datagram_paths_, *watch_, *probes_, *connections_,
+                                              *protocol_, *delivery_, *departures_, counters_});
 }
 
 } // namespace adaptib

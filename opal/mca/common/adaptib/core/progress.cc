@@ -164,56 +164,6 @@ std::size_t Core::poll_completions() {
     return events;
 }
 
-void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
-                       const MessageHeader& header, const std::byte* body) {
-    Peer* peer = peers_->sender_of(fabric, from, from_key);
-    if (peer == nullptr) {
-        return;
-    }
-    if (is_sequenced(header.type)) {
-        delivery_->hand_over(*peer, header, body);
-    } else {
-        connections_->on_handshake(*peer, header, body);
-    }
-}
-
-void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
-    if (watch_->life().on_answer(peer, pair, body) && paths_->watches(peer)) {
-        probes_->on_answer(peer, pair, body);
-    }
-}
-
-// A life_question does not belong here: it goes to a responder.
-void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
-                    std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
-    Peer* peer = peers_->sender_of(fabric, from, key);
-    if (peer == nullptr || peer->session.state == ConnectState::failed) {
-        return;
-    }
-    if (header.type == MessageType::life_question) {
-        ++counters_.bad_packets;
-        return;
-    }
-    const bool asked = header.type == MessageType::life_answer;
-    const std::uint16_t path =
-        asked ? read_body<LifeBody>(body).path : read_body<ProbeBody>(body).path;
-    const PeerRoute::Pair rails{
-        static_cast<std::uint8_t>(fabrics_.all()[fabric].rails.first + port), rail,
-        static_cast<std::uint8_t>(path)};
-    const auto end = peer->contact.route.pairs.begin() + peer->contact.route.total;
-    const auto pair = std::find(peer->contact.route.pairs.begin(), end, rails);
-    if (pair == end) {
-        ++counters_.bad_packets;
-        return;
-    }
-    const auto number = static_cast<std::size_t>(pair - peer->contact.route.pairs.begin());
-    if (asked) {
-        on_life_answer(*peer, number, read_body<LifeBody>(body));
-    } else if (paths_->watches(*peer)) {
-        probes_->on_probe(*peer, number, header.type, read_body<ProbeBody>(body));
-    }
-}
-
 void Core::housekeeping() {
     protocol_->update_levels();
     if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
