@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The core's life after creation (core/open.cc): timers, unfinished work, report and end.
+// The core's life after creation (core/open.cc): unfinished work, report and end.
 //
 // May touch: the same as core/core.h.
 #include "core/core.h"
@@ -85,7 +85,7 @@ void Core::drain(Nanoseconds limit) {
             std::this_thread::yield(); // to a process that has to take the data
         }
     }
-    events_->report_notices();
+    progress_->events().report_notices();
 }
 
 // Three kinds of peers may be gone, and then answer nothing: one that has begun to disconnect, one
@@ -94,7 +94,7 @@ void Core::drain(Nanoseconds limit) {
 // acknowledges what it has received, so that others do not wait for that.
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
-    bool last_words = departures_->any();
+    bool last_words = progress_->departures().any();
     peers_->for_each([&](Peer& peer) {
         const DatagramLink* link = peer.contact.datagram.link.get();
         const bool ring_flushed = peer.session.state != ConnectState::open ||
@@ -107,95 +107,13 @@ Core::Left Core::left() {
     return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
 }
 
-Nanoseconds Core::deadline() const {
-    if (startup_->is_due() || watch_->ended().any_reported() ||
-        (migration_ != nullptr && migration_->due())) {
-        return Nanoseconds{0};
-    }
-    Nanoseconds answers = std::min(paths_->deadline(), watch_->life().deadline());
-    if (!paths_->all_up()) {
-        answers = std::min(answers, probes_->deadline());
-    }
-    for (const AttachedFabric& attached : fabrics_.all()) {
-        answers = std::min(answers, attached.datagrams->retransmitter().deadline());
-    }
-    const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
-                                       forgive_unconnected_at_, contacts_->deadline()});
-    return std::min(
-        next, silence_->deadline(unsignaled_posts(), protocol_->transfers().work_outstanding()));
-}
-
-void Core::run_timers() {
-    static_cast<void>(attended_.now()); // this process is polling, whether anything waits or not
-    for (AttachedFabric& attached : fabrics_.all()) {
-        if (attached.answerer != nullptr) {
-            attached.answerer->beat();
-        }
-        attached.datagrams->retransmitter().run_timers();
-    }
-    const Nanoseconds now = environment_.clock->now();
-    events_->run_timers(now);
-    if (!contacts_->empty()) [[unlikely]] {
-        contacts_->retry(now);
-    }
-    if (watch_->ended().any_reported()) [[unlikely]] {
-        departures_->end(watch_->take_ended(*peers_));
-    }
-    if (broken_.any()) [[unlikely]] {
-        broken_.report([this](std::uint64_t name) { return peers_->find(name); });
-    }
-    if (watch_->is_due(now)) {
-        departures_->end(watch_->find_ended(*peers_, *protocol_));
-    }
-    if (now >= shrink_rings_at_) {
-        shrink_idle_rings(now);
-    }
-    if (selection_->is_due(now)) {
-        selection_->select_channels(now);
-    }
-    if (sources_ && now >= sources_->due()) [[unlikely]] {
-        sources_->note(now);
-    }
-    if (now >= forgive_unconnected_at_) [[unlikely]] {
-        forgive_unconnected_at_ = Nanoseconds::max();
-        peers_->for_each([this](Peer& peer) {
-            if (std::exchange(peer.health.unconnected_paths, 0) != 0) {
-                connections_->repairs().improve(peer);
-            }
-        });
-    }
-    if (silence_->due(unsignaled_posts(), protocol_->transfers().work_outstanding())) {
-        watch_silence();
-    }
-    watch_->life().run_timers();
-    probes_->run_timers();
-    paths_->run_timers();
-    connections_->limit().serve();
-    connections_->measurement().begin_some();
-    if (migration_ != nullptr && migration_->due()) [[unlikely]] {
-        migration_->run();
-    }
-    if (startup_->goes_on()) [[unlikely]] {
-        startup_->connect_some();
-    }
-}
-
-void Core::watch_silence() {
-    silence_->begin_look(unsignaled_posts());
-    connections_->limit().for_each([this](Peer& peer) {
-        if (datagram_paths_->reports_paths(peer)) {
-            silence_->look_at(peer);
-        }
-    });
-    silence_->end_look();
-}
-
 std::string Core::source_map() {
-    if (!sources_) {
+    MessageSources* const sources = progress_->timers().sources();
+    if (sources == nullptr) {
         return "";
     }
-    sources_->note(environment_.clock->now());
-    return sources_->text(environment_.self);
+    sources->note(environment_.clock->now());
+    return sources->text(environment_.self);
 }
 
 std::string Core::report() const {

@@ -40,17 +40,12 @@
 #include "core/broken_connections.h"
 #include "core/channel_selection.h"
 #include "core/contacts.h"
-#include "core/credit_return.h"
 #include "core/datagram_handlers.h"
 #include "core/datagram_paths.h"
-#include "core/delivery.h"
-#include "core/departures.h"
 #include "core/environment.h"
-#include "core/fabric_events.h"
-#include "core/message_sources.h"
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
-#include "core/ring_poller.h"
+#include "core/progress_engine.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
 #include "protocol/protocol.h"
@@ -61,7 +56,6 @@
 #include "recovery/liveness.h"
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
-#include "recovery/silence_watch.h"
 #include "select/cost_meter.h"
 #include "select/policy.h"
 
@@ -100,13 +94,13 @@ public:
     std::size_t fabrics() const { return fabrics_.all().size(); }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
     // longer: it polls the busy rings some more times (Parameters::idle_looks).
-    std::size_t progress(bool again = false);
+    std::size_t progress(bool again = false) { return progress_->progress(again); }
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()
     // (max: never). progress() calls run_timers() now and then.
-    Nanoseconds deadline() const;
+    Nanoseconds deadline() const { return progress_->timers().deadline(); }
     // For simulations, which charge for polls, and whose ranks sleep while nothing happens.
-    const RingPoller& ring_poller() const { return *rings_; }
-    void run_timers();
+    const RingPoller& ring_poller() const { return progress_->rings(); }
+    void run_timers() { progress_->timers().run(); }
     // Moves each queue pair of a peer to its alternate path, if one is armed; returns how many
     // moved.
     std::size_t migrate_paths(Peer& peer);
@@ -125,8 +119,8 @@ public:
     enum class Left : std::uint8_t { nothing, last_words, owed };
     Left left();
     std::string report() const;
-    // Messages by source and time so far (select/source_map.h); empty if Environment::maps_sources
-    // is off.
+    // Messages by source and time so far (select/source_map.h); empty if
+    // CoreEnvironment::maps_sources is off.
     std::string source_map();
     // Tells that the process of that name has ended. Any thread may call at any time; a progress()
     // that runs timers acts on it.
@@ -147,7 +141,7 @@ private:
     void open_protocol(const Parameters& parameters, std::uint32_t depth,
                        const ChannelPlan& channels);
     void open_peers();
-    void open_rings(const Parameters& parameters);
+    void open_progress(const Parameters& parameters);
     void check_threshold(const Parameters& parameters);
     void check_atomics(const Parameters& parameters, std::span<const RailRange> fabrics);
 
@@ -157,23 +151,6 @@ private:
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
     }
-    // Changes with each post whose completion nothing waits for.
-    std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
-
-    // progress.cc
-    bool is_idle() const;
-    bool others_idle() const;
-    bool nothing_else() const;
-    std::size_t look_after_others(bool idle);
-    std::size_t poll_datagrams();
-    std::size_t poll_completions();
-    std::size_t pass(bool again);
-    std::size_t pass_with_timers(bool again);
-    std::size_t time_channels();
-    void housekeeping();
-    void watch_silence();
-    void shrink_idle_rings(Nanoseconds now);
-    void keep_alive();
 
     // events.cc and the files of the subjects. ConnectionListener
     void on_ring_offered(Peer& peer) override;
@@ -211,10 +188,8 @@ private:
     bool leaves(Peer& peer) override;
 
     Liveness liveness_;
-    Nanoseconds shrink_rings_at_{0}; // next release of idle rings' memory
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_reported_{0};
-    Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
     Environment environment_;
     AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
     Counters& counters_;
@@ -226,24 +201,14 @@ private:
     std::optional<Contacts> contacts_;
     std::optional<ProcessWatch> watch_;
     std::unique_ptr<PathProbes> probes_;
-    std::unique_ptr<SilenceWatch> silence_;
     std::optional<PeerDirectory> peers_; // set once the core is open
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    std::optional<RingPoller> rings_; // these six are set once the core is open
-    std::optional<Delivery> delivery_;
-    std::optional<CreditReturn> credit_;
-    std::optional<Departures> departures_;
-    std::optional<FabricEvents> events_;
+    std::optional<ProgressEngine> progress_; // these two are set once the core is open
     std::optional<DatagramHandlers> handlers_;
-    static constexpr std::uint64_t kTimersEvery = 64; // passes
-    std::uint64_t tick_ = 0;
-    std::uint64_t keep_alive_at_ = 0;           // not before this tick
-    std::uint64_t timers_at_ = kTimersEvery;    // tick_ of the next pass that runs them
     std::optional<Startup> startup_;            // set once the core is open
     std::optional<ChannelSelection> selection_; // set once the core is open
-    std::optional<MessageSources> sources_;     // none: not wanted
     std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
     BrokenConnections broken_;
 };

@@ -13,16 +13,15 @@ namespace adaptib {
 
 namespace {
 
-constexpr Nanoseconds kReportRepairs{1'000'000'000};       // at most one notice per this time
-constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // until unconnected paths are retried
+constexpr Nanoseconds kReportRepairs{1'000'000'000}; // at most one notice per this time
 
 } // namespace
 
-void Core::on_ring_offered(Peer& peer) { rings_->heat(peer, tick_); }
+void Core::on_ring_offered(Peer& peer) { progress_->heat(peer); }
 
-void Core::on_ring_final(Peer& peer) { rings_->empty(peer); }
+void Core::on_ring_final(Peer& peer) { progress_->rings().empty(peer); }
 
-void Core::on_ring_withdrawn(Peer& peer) { rings_->remove(peer); }
+void Core::on_ring_withdrawn(Peer& peer) { progress_->rings().remove(peer); }
 
 void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
 
@@ -30,7 +29,7 @@ void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
 
 // Adds the error text of the first rail that has one.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
-    if (departures_->leaves(peer)) {
+    if (progress_->departures().leaves(peer)) {
         peer.session.state =
             peer.session.state == ConnectState::failed ? ConnectState::idle : peer.session.state;
         return;
@@ -53,7 +52,7 @@ void Core::on_notice(const std::string& text) { environment_.message(Severity::n
 
 bool Core::is_usable(const Peer& peer, std::size_t pair) {
     const auto good = [&](std::size_t i) {
-        return paths_->usable(peer, i) && (peer.health.unconnected_paths & (1u << i)) == 0;
+        return paths_->usable(peer, i) && !UnconnectedPaths::has(peer, i);
     };
     bool any = false; // without any good one, failed paths are tried again
     for (std::size_t i = 0; i < peer.contact.route.count && !any; ++i) {
@@ -64,14 +63,12 @@ bool Core::is_usable(const Peer& peer, std::size_t pair) {
 
 // Does without the path for a while, if there is another one: a retry interrupts the connection.
 void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) {
-    peer.health.unconnected_paths |= 1u << pair;
-    forgive_unconnected_at_ =
-        std::min(forgive_unconnected_at_, environment_.clock->now() + kForgiveUnconnected);
+    progress_->timers().unconnected().add(peer, pair, environment_.clock->now());
     paths_->report_suspect(peer, pair, why);
 }
 
 void Core::on_interrupted(Peer& peer) {
-    static_cast<void>(departures_->leaves(peer));
+    static_cast<void>(progress_->departures().leaves(peer));
     protocol_->on_interrupted(peer);
     watch_->life().want(peer); // the repair needs an answer of the peer
 }
@@ -82,7 +79,7 @@ void Core::on_abandoned(Peer& peer) {
     peer.interruption.abandoned = true;
     for (std::size_t left = kCompletionDepth * (rails().size() + counters_.queue_pairs);
          left > 0;) {
-        const std::size_t taken = poll_completions();
+        const std::size_t taken = progress_->poll_completions();
         left = taken == 0 ? 0 : left - std::min(left, taken);
     }
     peer.interruption.abandoned = false;
@@ -129,7 +126,7 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
                 continue;
             }
             if (connections_->renew_shared(peer, peer.lanes.subchannels[i]) ||
-                departures_->leaves(peer)) {
+                progress_->departures().leaves(peer)) {
                 return;
             }
             const bool own = !peer.connection.shared || owner == &peer.connection.quiet_work;
@@ -208,8 +205,8 @@ void Core::on_failure(const std::string& text) { environment_.message(Severity::
 
 void Core::on_broken(Peer& peer) { broken_.add(peer); }
 
-void Core::on_peer_disconnected(Peer& peer) { departures_->add_disconnected(peer); }
+void Core::on_peer_disconnected(Peer& peer) { progress_->departures().add_disconnected(peer); }
 
-bool Core::leaves(Peer& peer) { return departures_->leaves(peer); }
+bool Core::leaves(Peer& peer) { return progress_->departures().leaves(peer); }
 
 } // namespace adaptib

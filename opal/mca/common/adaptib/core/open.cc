@@ -65,9 +65,9 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     open_protocol(parameters, depth, channels);
     open_peers();
     open_selection(parameters, channels);
-    open_rings(parameters);
+    open_progress(parameters);
     handlers_->listen();
-    events_->report_notices();
+    progress_->events().report_notices();
     check_threshold(parameters);
     return kOk;
 }
@@ -155,8 +155,6 @@ void Core::open_paths(const Parameters& parameters) {
     ContactListener& contact_events = *this;
     contacts_.emplace(rails(), *datagram_paths_, liveness_, *environment_.clock, contact_events);
     probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, *datagram_paths_);
-    silence_ = std::make_unique<SilenceWatch>(
-        SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
 ChannelPlan Core::plan(const Parameters& parameters) {
@@ -232,9 +230,6 @@ void Core::open_selection(const Parameters& parameters, const ChannelPlan& chann
     if (channels.selects) {
         selection_->note_costs();
     }
-    if (environment_.maps_sources) {
-        sources_.emplace(peers_->peers(), environment_.clock->now());
-    }
 }
 
 void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
@@ -286,23 +281,22 @@ void Core::open_peers() {
                                                  *connections_, *protocol_, counters_});
 }
 
-void Core::open_rings(const Parameters& parameters) {
-    delivery_.emplace(*protocol_, *environment_.clock);
-    credit_.emplace(*connections_, rails(), meter_.get(), *environment_.clock, counters_);
-    rings_.emplace(RingPoller::Options{static_cast<std::uint32_t>(parameters.idle_looks),
-                                       environment_.tight_ticks, environment_.yields},
-                   *protocol_, *delivery_, *credit_, counters_);
-    departures_.emplace(fabrics_.all(), *peers_, *paths_, *connections_, *protocol_, *rings_);
+void Core::open_progress(const Parameters& parameters) {
     PathListener& path_failures = *this;
     PeerFailureListener& peer_failures = *this;
-    events_.emplace(environment_.host, environment_.message,
-                    FabricEvents::Parts{fabrics_.all(), rails(), shared_.get(), *paths_,
-                                        migration_.get(), *datagram_paths_, *connections_, *peers_,
-                                        *departures_, path_failures, peer_failures});
+    progress_.emplace(ProgressEngine::Options{static_cast<std::uint32_t>(parameters.idle_looks),
+                                              failure_timeout_},
+                      environment_,
+                      ProgressEngine::Parts{fabrics_, attended_, shared_.get(), *paths_,
+                                            migration_.get(), *datagram_paths_, *contacts_, *watch_,
+                                            *probes_, *peers_, *connections_, *protocol_, *startup_,
+                                            *selection_, meter_.get(), broken_, path_failures,
+                                            peer_failures});
     handlers_.emplace(failure_timeout_,
                       DatagramHandlers::Parts{fabrics_.all(), attended_, *peers_, *paths_,
                                               *datagram_paths_, *watch_, *probes_, *connections_,
-                                              *protocol_, *delivery_, *departures_, counters_});
+                                              *protocol_, progress_->delivery(),
+                                              progress_->departures(), counters_});
 }
 
 } // namespace adaptib
