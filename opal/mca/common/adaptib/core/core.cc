@@ -117,9 +117,9 @@ std::string Core::source_map() {
 }
 
 std::string Core::report() const {
-    std::string text =
-        traffic_report(counters_, "process " + std::to_string(environment_.self & 0xffffffffu) +
-                                      " on " + environment_.host);
+    std::string text = traffic_report(*environment_.counters,
+                                      "process " + std::to_string(environment_.self & 0xffffffffu) +
+                                          " on " + environment_.host);
     for (const Rail* rail : rails()) {
         text += "  rail " + rail_text(rail->info()) + "\n";
     }

@@ -39,13 +39,16 @@
 #include "core/attached_fabrics.h"
 #include "core/broken_connections.h"
 #include "core/channel_selection.h"
+#include "core/connection_reactions.h"
 #include "core/contacts.h"
 #include "core/datagram_handlers.h"
 #include "core/datagram_paths.h"
 #include "core/environment.h"
+#include "core/path_reactions.h"
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
 #include "core/progress_engine.h"
+#include "core/protocol_reactions.h"
 #include "core/startup.h"
 #include "fabric/fabric.h"
 #include "protocol/protocol.h"
@@ -61,13 +64,7 @@
 
 namespace adaptib {
 
-class Core final : private ConnectionListener,
-                   private PathListener,
-                   private PathObserver,
-                   private PeerFailureListener,
-                   private ContactListener,
-                   private StartupListener,
-                   private ProtocolListener {
+class Core {
 public:
     using Environment = CoreEnvironment;
 
@@ -142,57 +139,21 @@ private:
                        const ChannelPlan& channels);
     void open_peers();
     void open_progress(const Parameters& parameters);
+    void begin_reactions();
     void check_threshold(const Parameters& parameters);
     void check_atomics(const Parameters& parameters, std::span<const RailRange> fabrics);
 
     // core.cc
     std::string weights_report() const;
 
-    bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
-        return migration_ != nullptr && migration_->rides_out(peer, index, rail);
-    }
-
-    // events.cc and the files of the subjects. ConnectionListener
-    void on_ring_offered(Peer& peer) override;
-    void on_connected(Peer& peer) override;
-    void on_unconnected(Peer& peer) override;
-    void on_ring_final(Peer& peer) override;
-    void on_connect_failed(Peer& peer, Status status, const std::string& what) override;
-    void on_ring_withdrawn(Peer& peer) override;
-    bool is_usable(const Peer& peer, std::size_t pair) override;
-    void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) override;
-    void on_interrupted(Peer& peer) override;
-    void on_abandoned(Peer& peer) override;
-    void on_fenced(Peer& peer) override;
-    void on_partition(Peer& peer, Nanoseconds lasted) override;
-    void on_repaired(Peer& peer, Nanoseconds took) override;
-    void on_notice(const std::string& text) override;
-    // PathListener
-    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
-                        std::uint64_t wr_id) override;
-    // PathObserver
-    void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
-                         const std::string& why) override;
-    void on_path_line(const std::string& line) override;
-    // PeerFailureListener
-    void on_peer_failed(Peer& peer, const std::string& why) override;
-    // ContactListener
-    void report_peer_failure(Peer& peer) override;
-    void on_early_request(Peer& peer, const ConnectBody& body) override;
-    // StartupListener
-    bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
-    // ProtocolListener
-    void on_failure(const std::string& text) override;
-    void on_broken(Peer& peer) override;
-    void on_peer_disconnected(Peer& peer) override;
-    bool leaves(Peer& peer) override;
-
     Liveness liveness_;
     Nanoseconds failure_timeout_{0};
-    Nanoseconds repair_reported_{0};
     Environment environment_;
+    BrokenConnections broken_;
+    ConnectionReactions connection_reactions_;
+    PathReactions path_reactions_;
+    ProtocolReactions protocol_reactions_;
     AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
-    Counters& counters_;
     AttachedFabrics fabrics_;
     std::unique_ptr<SharedQueuePairs> shared_; // null: none
     std::unique_ptr<PathRepository> paths_;
@@ -210,7 +171,6 @@ private:
     std::optional<Startup> startup_;            // set once the core is open
     std::optional<ChannelSelection> selection_; // set once the core is open
     std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
-    BrokenConnections broken_;
 };
 
 } // namespace adaptib

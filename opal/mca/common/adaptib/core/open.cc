@@ -18,7 +18,9 @@ constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the sender'
 } // namespace
 
 Core::Core(const Environment& environment)
-    : environment_(environment), counters_(*environment.counters), fabrics_(environment_) {}
+    : environment_(environment), connection_reactions_(*environment.clock, environment.message),
+      path_reactions_(environment.message), protocol_reactions_(broken_, environment.message),
+      fabrics_(environment_) {}
 
 Status Core::create(const Parameters& parameters, const Environment& environment,
                     std::vector<std::unique_ptr<Fabric>> fabrics, std::unique_ptr<Core>& out,
@@ -53,9 +55,8 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     open_paths(parameters);
     const ChannelPlan channels = plan(parameters);
     open_sharing(parameters, channels);
-    PathListener& path_failures = *this;
     if (Status status = fabrics_.open_rails(
-            {paths_->on(), attended_, path_failures, shared_.get(), migration_.get()}, depth,
+            {paths_->on(), attended_, path_reactions_, shared_.get(), migration_.get()}, depth,
             address, text);
         !status.ok()) {
         return status;
@@ -66,6 +67,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     open_peers();
     open_selection(parameters, channels);
     open_progress(parameters);
+    begin_reactions();
     handlers_->listen();
     progress_->events().report_notices();
     check_threshold(parameters);
@@ -126,7 +128,8 @@ void Core::open_migration(const Parameters& parameters) {
     for (std::uint32_t rail = 0; rail < rails.size(); ++rail) {
         adapters.push_back(first_of_adapter(rails, rail));
     }
-    migration_ = std::make_unique<MigrationAgent>(rails, std::move(adapters), counters_);
+    migration_ =
+        std::make_unique<MigrationAgent>(rails, std::move(adapters), *environment_.counters);
 }
 
 void Core::open_paths(const Parameters& parameters) {
@@ -137,14 +140,13 @@ void Core::open_paths(const Parameters& parameters) {
     options.on = std::string_view(parameters.fault_tolerance) == "on";
     options.host = environment_.host;
     options.clock = &attended_;
-    PathObserver& observer = *this;
-    paths_ = std::make_unique<PathRepository>(options, rails(), counters_, observer);
+    paths_ =
+        std::make_unique<PathRepository>(options, rails(), *environment_.counters, path_reactions_);
     failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
-    PeerFailureListener& failures = *this;
-    datagram_paths_.emplace(rails(), *paths_, liveness_, failures);
+    datagram_paths_.emplace(rails(), *paths_, liveness_, path_reactions_);
     watch_.emplace(
         ProcessWatch::Options{environment_.clock, &attended_, environment_.random, &liveness_},
-        rails(), *paths_, *datagram_paths_, counters_);
+        rails(), *paths_, *datagram_paths_, *environment_.counters);
     PathProbes::Options probes;
     probes.timeout = failure_timeout_;
     probes.liveness = &liveness_;
@@ -152,9 +154,9 @@ void Core::open_paths(const Parameters& parameters) {
     probes.life = &watch_->life();
     probes.clock = &attended_;
     probes.random = environment_.random;
-    ContactListener& contact_events = *this;
-    contacts_.emplace(rails(), *datagram_paths_, liveness_, *environment_.clock, contact_events);
-    probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, *datagram_paths_);
+    contacts_.emplace(rails(), *datagram_paths_, liveness_, *environment_.clock, path_reactions_);
+    probes_ =
+        std::make_unique<PathProbes>(probes, *paths_, *environment_.counters, *datagram_paths_);
 }
 
 ChannelPlan Core::plan(const Parameters& parameters) {
@@ -203,13 +205,11 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key,
     connect.measure = environment_.measure;
     connect.sharing = channels.sharing;
     connect.shared = shared_.get();
-    ConnectionListener& connection_events = *this;
-    connections_ = std::make_unique<ConnectionManager>(connect, rails(), fabrics_.cqs(), counters_,
-                                                       connection_events);
-    StartupListener& startup_events = *this;
+    connections_ = std::make_unique<ConnectionManager>(
+        connect, rails(), fabrics_.cqs(), *environment_.counters, connection_reactions_);
     startup_.emplace(
         Startup::Options{environment_.self, startup_mode(parameters), channels.connections},
-        startup_events);
+        connection_reactions_);
 }
 
 void Core::open_selection(const Parameters& parameters, const ChannelPlan& channels) {
@@ -226,7 +226,7 @@ void Core::open_selection(const Parameters& parameters, const ChannelPlan& chann
     options.costs =
         measured && shared_ != nullptr ? model_costs(parameters, rails()) : ChannelCosts{};
     options.meter = meter_.get();
-    selection_.emplace(options, peers_->peers(), *connections_, counters_);
+    selection_.emplace(options, peers_->peers(), *connections_, *environment_.counters);
     if (channels.selects) {
         selection_->note_costs();
     }
@@ -263,9 +263,8 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth,
     protocol.transfers.clock = environment_.clock;
     protocol.transfers.interleave = std::chrono::microseconds{parameters.interleave};
     protocol.transfers.max_outstanding = depth / 2; // the rest: signaled ring writes and flushes
-    ProtocolListener& protocol_events = *this;
-    protocol_ = std::make_unique<Protocol>(protocol, rails(), ranges, *connections_, counters_,
-                                           protocol_events);
+    protocol_ = std::make_unique<Protocol>(protocol, rails(), ranges, *connections_,
+                                           *environment_.counters, protocol_reactions_);
 }
 
 void Core::open_peers() {
@@ -276,27 +275,35 @@ void Core::open_peers() {
     options.bootstrap = environment_.bootstrap;
     options.address = &address_;
     options.message = environment_.message;
-    peers_.emplace(options, PeerDirectory::Parts{fabrics_.all(), fabrics_.routes(), *paths_,
-                                                 *datagram_paths_, *contacts_, watch_->ended(),
-                                                 *connections_, *protocol_, counters_});
+    peers_.emplace(options,
+                   PeerDirectory::Parts{fabrics_.all(), fabrics_.routes(), *paths_,
+                                        *datagram_paths_, *contacts_, watch_->ended(),
+                                        *connections_, *protocol_, *environment_.counters});
 }
 
 void Core::open_progress(const Parameters& parameters) {
-    PathListener& path_failures = *this;
-    PeerFailureListener& peer_failures = *this;
     progress_.emplace(ProgressEngine::Options{static_cast<std::uint32_t>(parameters.idle_looks),
                                               failure_timeout_},
                       environment_,
                       ProgressEngine::Parts{fabrics_, attended_, shared_.get(), *paths_,
                                             migration_.get(), *datagram_paths_, *contacts_, *watch_,
                                             *probes_, *peers_, *connections_, *protocol_, *startup_,
-                                            *selection_, meter_.get(), broken_, path_failures,
-                                            peer_failures});
+                                            *selection_, meter_.get(), broken_, path_reactions_,
+                                            path_reactions_});
     handlers_.emplace(failure_timeout_,
                       DatagramHandlers::Parts{fabrics_.all(), attended_, *peers_, *paths_,
                                               *datagram_paths_, *watch_, *probes_, *connections_,
                                               *protocol_, progress_->delivery(),
-                                              progress_->departures(), counters_});
+                                              progress_->departures(), *environment_.counters});
+}
+
+void Core::begin_reactions() {
+    Departures& departures = progress_->departures();
+    connection_reactions_.begin({rails(), *paths_, *datagram_paths_, *watch_, *peers_,
+                                 *connections_, *protocol_, *progress_, *environment_.counters});
+    path_reactions_.begin({rails(), shared_.get(), *paths_, migration_.get(), *datagram_paths_,
+                           *peers_, *connections_, *protocol_, departures});
+    protocol_reactions_.begin(departures);
 }
 
 } // namespace adaptib
