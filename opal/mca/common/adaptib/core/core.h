@@ -28,39 +28,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/parameters.h"
-#include "connect/connection_manager.h"
-#include "core/attached_fabrics.h"
-#include "core/broken_connections.h"
-#include "core/channel_selection.h"
-#include "core/connection_reactions.h"
-#include "core/contacts.h"
-#include "core/datagram_handlers.h"
-#include "core/datagram_paths.h"
+#include "base/status.h"
+#include "core/core_parts.h"
 #include "core/environment.h"
-#include "core/path_reactions.h"
-#include "core/peer_directory.h"
-#include "core/process_watch.h"
-#include "core/progress_engine.h"
-#include "core/protocol_reactions.h"
-#include "core/startup.h"
 #include "fabric/fabric.h"
-#include "protocol/protocol.h"
-#include "recovery/apm/migration_agent.h"
-#include "recovery/completion_filter.h"
-#include "recovery/ended_processes.h"
-#include "recovery/life_watch.h"
-#include "recovery/liveness.h"
-#include "recovery/path_probes.h"
-#include "recovery/path_repository.h"
-#include "select/cost_meter.h"
-#include "select/policy.h"
 
 namespace adaptib {
 
@@ -79,25 +54,25 @@ public:
     ~Core();
 
     // The address blob to publish; peers look it up.
-    const std::vector<std::byte>& address() const { return address_; }
+    const std::vector<std::byte>& address() const { return parts_.address; }
 
-    PeerDirectory& peers() { return *peers_; }
-    Protocol& protocol() { return *protocol_; }
-    ConnectionManager& connections() { return *connections_; }
-    Startup& startup() { return *startup_; }
-    ChannelSelection& selection() { return *selection_; }
-    BrokenConnections& broken() { return broken_; } // reported from progress()
-    RailList rails() const { return fabrics_.rails(); }
-    std::size_t fabrics() const { return fabrics_.all().size(); }
+    PeerDirectory& peers() { return *parts_.peers; }
+    Protocol& protocol() { return *parts_.protocol; }
+    ConnectionManager& connections() { return *parts_.connections; }
+    Startup& startup() { return *parts_.startup; }
+    ChannelSelection& selection() { return *parts_.selection; }
+    BrokenConnections& broken() { return parts_.broken; } // reported from progress()
+    RailList rails() const { return parts_.fabrics.rails(); }
+    std::size_t fabrics() const { return parts_.fabrics.all().size(); }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
     // longer: it polls the busy rings some more times (Parameters::idle_looks).
-    std::size_t progress(bool again = false) { return progress_->progress(again); }
+    std::size_t progress(bool again = false) { return parts_.progress->progress(again); }
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()
     // (max: never). progress() calls run_timers() now and then.
-    Nanoseconds deadline() const { return progress_->timers().deadline(); }
+    Nanoseconds deadline() const { return parts_.progress->timers().deadline(); }
     // For simulations, which charge for polls, and whose ranks sleep while nothing happens.
-    const RingPoller& ring_poller() const { return progress_->rings(); }
-    void run_timers() { progress_->timers().run(); }
+    const RingPoller& ring_poller() const { return parts_.progress->rings(); }
+    void run_timers() { parts_.progress->timers().run(); }
     // Moves each queue pair of a peer to its alternate path, if one is armed; returns how many
     // moved.
     std::size_t migrate_paths(Peer& peer);
@@ -121,56 +96,12 @@ public:
     std::string source_map();
     // Tells that the process of that name has ended. Any thread may call at any time; a progress()
     // that runs timers acts on it.
-    void on_process_ended(std::uint64_t name) { watch_->ended().report(name); }
+    void on_process_ended(std::uint64_t name) { parts_.watch->ended().report(name); }
 
 private:
-    // open.cc
-    explicit Core(const Environment& environment);
-    Status open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
-                std::string& text);
-    ChannelPlan plan(const Parameters& parameters);
-    void open_sharing(const Parameters& parameters, const ChannelPlan& channels);
-    void open_connections(const Parameters& parameters, std::uint64_t key,
-                          const ChannelPlan& channels);
-    void open_selection(const Parameters& parameters, const ChannelPlan& channels);
-    void open_migration(const Parameters& parameters);
-    void open_paths(const Parameters& parameters);
-    void open_protocol(const Parameters& parameters, std::uint32_t depth,
-                       const ChannelPlan& channels);
-    void open_peers();
-    void open_progress(const Parameters& parameters);
-    void begin_reactions();
-    void check_threshold(const Parameters& parameters);
-    void check_atomics(const Parameters& parameters, std::span<const RailRange> fabrics);
+    explicit Core(const Environment& environment) : parts_(environment) {}
 
-    // core.cc
-    std::string weights_report() const;
-
-    Liveness liveness_;
-    Nanoseconds failure_timeout_{0};
-    Environment environment_;
-    BrokenConnections broken_;
-    ConnectionReactions connection_reactions_;
-    PathReactions path_reactions_;
-    ProtocolReactions protocol_reactions_;
-    AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
-    AttachedFabrics fabrics_;
-    std::unique_ptr<SharedQueuePairs> shared_; // null: none
-    std::unique_ptr<PathRepository> paths_;
-    std::unique_ptr<MigrationAgent> migration_;   // null: off, or no rail has it
-    std::optional<DatagramPaths> datagram_paths_; // these three are set once the core is open
-    std::optional<Contacts> contacts_;
-    std::optional<ProcessWatch> watch_;
-    std::unique_ptr<PathProbes> probes_;
-    std::optional<PeerDirectory> peers_; // set once the core is open
-    std::unique_ptr<ConnectionManager> connections_;
-    std::unique_ptr<Protocol> protocol_;
-    std::vector<std::byte> address_;
-    std::optional<ProgressEngine> progress_; // these two are set once the core is open
-    std::optional<DatagramHandlers> handlers_;
-    std::optional<Startup> startup_;            // set once the core is open
-    std::optional<ChannelSelection> selection_; // set once the core is open
-    std::unique_ptr<CostMeter> meter_;          // null: costs are the model's
+    CoreParts parts_;
 };
 
 } // namespace adaptib
