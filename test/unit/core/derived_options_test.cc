@@ -16,11 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class DescribedRail final : public NullRail {
-public:
-    explicit DescribedRail(const RailInfo& info) { info_ = info; }
-};
-
 class Rails {
 public:
     explicit Rails(const std::vector<RailInfo>& infos) {

@@ -19,6 +19,8 @@
 // all atomics go over the last one, to every process that it reaches: a peer of another fabric, and
 // this process itself, gets a second record for them, the amo_peer.
 //
+// Parts: CoreOpener makes them (core/core_opener.h), CoreParts holds them (core/core_parts.h),
+// ProgressEngine has the passes (core/progress_engine.h).
 // Life: create, publish address(), use, drain(), destroy.
 // Threads: one at a time; if there are several, the C interface holds a lock around each call.
 // Time, randomness, addresses and messages to people come from outside (Environment).
