@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attaching fabrics: their limits by the parameters, the numbers of their rails, and too many rails.
+// Attaching fabrics: limits by the parameters, numbers of rails, and too many rails.
 #include "core/attached_fabrics.h"
 
 #include <gtest/gtest.h>
