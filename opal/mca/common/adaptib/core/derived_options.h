@@ -13,8 +13,8 @@
 #include "core/startup.h"
 #include "fabric/rail.h"
 #include "schedule/scheduler.h"
-#include "select/policy.h"
 #include "select/mapping.h"
+#include "select/policy.h"
 
 namespace adaptib {
 
