@@ -42,8 +42,6 @@ struct CoreParts {
     explicit CoreParts(const CoreEnvironment& of)
         : environment(of), connection_reactions(*of.clock, of.message), path_reactions(of.message),
           protocol_reactions(broken, of.message) {}
-    CoreParts(const CoreParts&) = delete;
-    CoreParts& operator=(const CoreParts&) = delete;
 
     CoreEnvironment environment;
     Liveness liveness;
