@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rail that creates nothing: base of test rails that need only part of the interface.
+// Rails that create nothing: NullRail, base of test rails that need only part of the interface, and
+// DescribedRail, whose description is the test's.
 #pragma once
 
 #include <memory>
@@ -31,6 +32,11 @@ private:
     Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
         return Status::error(Reason::not_supported);
     }
+};
+
+class DescribedRail final : public NullRail {
+public:
+    explicit DescribedRail(const RailInfo& info) { info_ = info; }
 };
 
 } // namespace adaptib::test

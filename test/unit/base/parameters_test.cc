@@ -220,7 +220,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"if_include", {"1"}},              // a port
         {"paths_per_port", {"2", "8"}},     // 2^LMC; kWorthwhile
         {"partition", {"8001"}},            // an example
-        {"unexpected_memory", {"16", "1"}}, // MiB, GiB: the bounds of Core::unexpected_memory
+        {"unexpected_memory", {"16", "1"}}, // MiB, GiB: the bounds of unexpected_memory()
     };
     for (const Row& row : parameter_table()) {
         SCOPED_TRACE(row.name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // AttachedFabric: a fabric that a core uses, with the queues and limits of its own.
 //
-// Ownership: belongs to the Core, and does not move once it is open. Threads: one at a time.
+// Ownership: belongs to AttachedFabrics, and does not move once it is open. Threads: one at a time.
 // May touch: base/, fabric/, channel/, peer/, schedule/, recovery/.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Delivery: hands arrived messages to the protocol.
 //
-// Purpose: while channels are timed (Core::time_channels), keeps the time that the protocol takes
-// for a message out of the channel's, since it is the same for all channels.
+// Purpose: while channels are timed (ProgressEngine::time_channels), keeps the time that the
+// protocol takes for a message out of the channel's, since it is the same for all channels.
 // Threads: one at a time (the core's lock).
 // May touch: base/, peer/, protocol/.
 #pragma once

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ConnectionReactions: the effects of the connections' events on the other parts of a core.
+//
+// Purpose: a ring is polled from its offer to its end; the protocol learns when a peer is connected
+// and when not; paths learn what a handshake or a repair has shown of them.
+// Threads: one at a time (the core's lock).
+// May touch: every folder of the core.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "connect/connection_manager.h"
+#include "core/datagram_paths.h"
+#include "core/peer_directory.h"
+#include "core/process_watch.h"
+#include "core/progress_engine.h"
+#include "core/severity.h"
+#include "core/startup.h"
+#include "protocol/protocol.h"
+#include "recovery/path_repository.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+class ConnectionReactions final : public ConnectionListener, public StartupListener {
+public:
+    // The parts of the core that connections concern. They are made after this object.
+    struct Parts {
+        RailList rails;
+        PathRepository& paths;
+        DatagramPaths& datagram_paths;
+        ProcessWatch& watch;
+        PeerDirectory& peers;
+        ConnectionManager& connections;
+        Protocol& protocol;
+        ProgressEngine& progress;
+        const Counters& counters;
+    };
+    ConnectionReactions(const Clock& clock, MessageFunction message)
+        : clock_(clock), message_(std::move(message)) {}
+
+    // REQUIRES: before the first event, but for notices.
+    void begin(const Parts& parts) { parts_.emplace(parts); }
+
+    // ConnectionListener
+    void on_ring_offered(Peer& peer) override;
+    void on_connected(Peer& peer) override;
+    void on_unconnected(Peer& peer) override;
+    void on_ring_final(Peer& peer) override;
+    void on_connect_failed(Peer& peer, Status status, const std::string& what) override;
+    void on_ring_withdrawn(Peer& peer) override;
+    bool is_usable(const Peer& peer, std::size_t pair) override;
+    void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) override;
+    void on_interrupted(Peer& peer) override;
+    void on_abandoned(Peer& peer) override;
+    void on_fenced(Peer& peer) override;
+    void on_partition(Peer& peer, Nanoseconds lasted) override;
+    void on_repaired(Peer& peer, Nanoseconds took) override;
+    // StartupListener
+    bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
+    // ConnectionListener, StartupListener
+    void on_notice(const std::string& text) override;
+
+private:
+    const Clock& clock_;
+    MessageFunction message_;
+    std::optional<Parts> parts_;
+    Nanoseconds repair_reported_{0};
+};
+
+} // namespace adaptib

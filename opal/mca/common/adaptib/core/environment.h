@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CoreEnvironment: time, randomness, addresses and messages to people, which come to a core from
+// outside, and the place of its process in the job.
+//
+// Ownership: the caller's; all that is pointed to outlives the core.
+// May touch: base/, connect/, stats/, core/severity.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/bootstrap.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/wire.h"
+#include "connect/connect_context.h"
+#include "core/severity.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+struct CoreEnvironment {
+    std::uint64_t self = 0;
+    std::uint32_t local_rank = 0; // among the job's processes of this host
+    std::uint32_t local_processes = 1;
+    std::string host;
+    std::string left_out; // why there are no other fabrics; for messages on unreachable peers
+    std::uint16_t wire_version = kWireVersion; // another one only to test the refusal
+    Bootstrap* bootstrap = nullptr;
+    const Clock* clock = nullptr;
+    Random* random = nullptr;
+    Counters* counters = nullptr;
+    MessageFunction message;
+    bool maps_sources = false;    // record messages by source and time, for Core::source_map()
+    const bool* yields = nullptr; // the process yields its CPU when it found nothing; null: no
+    // Idle passes at most this far apart (base/spin.h) show that the caller does nothing but
+    // wait.
+    std::uint64_t tight_ticks = 250;
+    bool timed = false; // the clock is the machine's, so costs can be measured with it
+    // Returns true if ExposedMemory::forget() will be called for memory that is unmapped.
+    // Called if registrations are to be cached. Empty: no.
+    std::function<bool()> watch_memory;
+    MeasureOptions measure;
+
+    bool is_first_process() const { return (self & 0xffffffffu) == 0; } // of its job
+};
+
+} // namespace adaptib

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/path_reactions.h"
+
+namespace adaptib {
+
+// A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
+// that use it, but the failed request is one peer's; the others' connections are made anew.
+void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                                   std::uint64_t wr_id) {
+    const WorkTarget* owner = nullptr;
+    if (parts_->shared != nullptr) {
+        if (SharedInitiator* initiator = parts_->shared->find(rail, qp_number);
+            initiator != nullptr) {
+            owner = initiator->owner_of(wr_id);
+            initiator->fail();
+        }
+    }
+    const auto look = [&](Peer& peer) {
+        for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
+            if (!peer.lanes.subchannels[i].has(rail, qp_number)) {
+                continue;
+            }
+            if (parts_->connections.renew_shared(peer, peer.lanes.subchannels[i]) ||
+                parts_->departures.leaves(peer)) {
+                return;
+            }
+            const bool own = !peer.connection.shared || owner == &peer.connection.quiet_work;
+            const bool refused =
+                peer.lanes.subchannels[i].refused; // its operation has ended already
+            if (peer.session.repairable && (is_path_failure(status) || !own || refused)) {
+                if (is_path_failure(status) && status != WorkStatus::flushed && own) {
+                    parts_->paths.report_failure(peer, i, work_status_text(status),
+                                                 parts_->datagram_paths.reports_paths(peer));
+                }
+                parts_->connections.repairs().begin(peer);
+            } else if (!peer.in.teardown_pending) {
+                // A peer that is disconnected, and takes its end down, does not use the connection
+                // any more.
+                parts_->protocol.on_peer_failed(peer, std::string(work_status_text(status)) +
+                                                          " on rail " +
+                                                          parts_->rails[rail]->info().name);
+            }
+            return;
+        }
+    };
+    for (Peer* peer : parts_->connections.queue_pairs().owners().find(rail, qp_number)) {
+        look(*peer);
+    }
+    parts_->peers.for_each_loopback(look);
+}
+
+// Takes a path that is up again into the connection. Repairs the connection without a path that has
+// failed, unless the adapter itself migrates to another path. A peer that is not repairable yet is
+// checked when its connection opens.
+void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
+                                    const std::string&) {
+    if (peer.session.state == ConnectState::failed) {
+        return;
+    }
+    parts_->datagram_paths.on_path_changed(peer, pair, now);
+    if (now == PathState::failed) {
+        const bool used =
+            pair < peer.lanes.subchannels.size() && peer.lanes.subchannels[pair].qp != nullptr;
+        if (used && peer.session.repairable &&
+            !rides_out(peer, pair, peer.contact.route.pairs[pair].local)) {
+            parts_->connections.repairs().begin(peer);
+        }
+    } else if (now == PathState::up) {
+        parts_->connections.repairs().improve(peer);
+    }
+}
+
+void PathReactions::on_path_line(const std::string& line) { message_(Severity::notice, line); }
+
+void PathReactions::on_peer_failed(Peer& peer, const std::string& why) {
+    parts_->protocol.on_peer_failed(peer, why);
+}
+
+void PathReactions::report_peer_failure(Peer& peer) { parts_->protocol.report_peer_failure(peer); }
+
+void PathReactions::on_early_request(Peer& peer, const ConnectBody& body) {
+    parts_->connections.on_early_request(peer, body);
+}
+
+void PathReactions::on_notice(const std::string& text) { message_(Severity::notice, text); }
+
+} // namespace adaptib

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ProtocolReactions: the effects of the protocol's news of peers on the other parts of a core.
+//
+// Threads: one at a time (the core's lock).
+// May touch: every folder of the core.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "core/broken_connections.h"
+#include "core/departures.h"
+#include "core/severity.h"
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+class ProtocolReactions final : public ProtocolListener {
+public:
+    ProtocolReactions(BrokenConnections& broken, MessageFunction message)
+        : broken_(broken), message_(std::move(message)) {}
+
+    // REQUIRES: before the first event of a peer. `departures` is made after this object.
+    void begin(Departures& departures) { departures_ = &departures; }
+
+    void on_notice(const std::string& text) override { message_(Severity::notice, text); }
+    void on_failure(const std::string& text) override { message_(Severity::failure, text); }
+    void on_broken(Peer& peer) override { broken_.add(peer); }
+    void on_peer_disconnected(Peer& peer) override { departures_->add_disconnected(peer); }
+    bool leaves(Peer& peer) override { return departures_->leaves(peer); }
+
+private:
+    BrokenConnections& broken_;
+    MessageFunction message_;
+    Departures* departures_ = nullptr;
+};
+
+} // namespace adaptib

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reactions to the parts' events before the core is open: notices reach the user with their
+// severity, and broken connections are kept.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/connection_reactions.h"
+#include "core/path_reactions.h"
+#include "core/protocol_reactions.h"
+#include "unit/core/reachable_rail.h"
+
+namespace adaptib::test {
+namespace {
+
+using Messages = std::vector<std::pair<Severity, std::string>>;
+
+class ReactionsTest : public testing::Test {
+protected:
+    MessageFunction message() {
+        return [this](Severity severity, const std::string& text) {
+            messages_.emplace_back(severity, text);
+        };
+    }
+    Messages messages_;
+};
+
+TEST_F(ReactionsTest, NoticesReachTheUserBeforeThereAreParts) {
+    ManualClock clock;
+    BrokenConnections broken;
+    ConnectionReactions connections(clock, message());
+    PathReactions paths(message());
+    ProtocolReactions protocol(broken, message());
+    connections.on_notice("connection");
+    paths.on_notice("contact");
+    paths.on_path_line("path");
+    protocol.on_notice("memory");
+    protocol.on_failure("lost");
+    EXPECT_EQ(messages_, (Messages{{Severity::notice, "connection"},
+                                   {Severity::notice, "contact"},
+                                   {Severity::notice, "path"},
+                                   {Severity::notice, "memory"},
+                                   {Severity::failure, "lost"}}));
+}
+
+TEST_F(ReactionsTest, ABrokenConnectionIsKeptForTheReport) {
+    ReachablePeer world(LinkLayer::infiniband);
+    BrokenConnections broken;
+    ProtocolReactions protocol(broken, message());
+    protocol.on_broken(*world.peer);
+    EXPECT_TRUE(broken.any());
+    EXPECT_TRUE(messages_.empty());
+}
+
+} // namespace
+} // namespace adaptib::test
