@@ -43,13 +43,13 @@ void Core::quiesce_messages(Nanoseconds limit) {
     const auto left = [this] {
         std::vector<Peer*> found;
         peers_->for_each([&](Peer& peer) {
-            if (protocol_->has_messages_of(peer)) {
+            if (protocol_->sends().has_messages_of(peer)) {
                 found.push_back(&peer);
             }
         });
         return found;
     };
-    if (!protocol_->has_posted_receives() && left().empty()) {
+    if (protocol_->receives().posted() == 0 && left().empty()) {
         return;
     }
     for (std::size_t idle = 0; idle < kSettled && environment_.clock->now() - start < limit;) {
@@ -62,7 +62,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
             }
         }
     };
-    protocol_->drop_receives();
+    protocol_->receives().drop_receives();
     wait(limit);
     for (Peer* peer : left()) {
         if (peer->transfers.one_sided == 0) {

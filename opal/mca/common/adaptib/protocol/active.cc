@@ -20,7 +20,7 @@ Status Protocol::send_active(Peer& peer, std::uint8_t tag, const Data& data, Use
     assign(request.data, data);
     request.type = MessageType::active;
     request.tag = tag;
-    return start_send(request, complete_now);
+    return sends_.start(request, complete_now);
 }
 
 // Returns false if there is no room now; the next call continues with the next part, and nothing
@@ -65,7 +65,7 @@ bool Protocol::transmit_parts(SendRequest& request) {
             return true;
         }
         request.parts_sent += static_cast<std::uint32_t>(bytes);
-        note_sent(peer);
+        sends_.note_sent(peer);
     }
     completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, data.bytes);
     return true;
@@ -89,6 +89,19 @@ void Protocol::on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body
     std::vector<std::byte> whole = std::exchange(peer.in.parts, {});
     whole.insert(whole.end(), body, body + length);
     active_handler_(active_context_, peer, tag, whole.data(), whole.size());
+}
+
+bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
+                                  Bytes first_bytes, const void* second, Bytes second_bytes) {
+    const Bytes bytes = first_bytes + second_bytes;
+    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+    if (to == nullptr) [[unlikely]] {
+        return false;
+    }
+    copy_small(to, first, first_bytes);
+    copy_small(to + first_bytes, second, second_bytes);
+    MessageHeader header = active_header(tag, bytes);
+    return peer.commit_in_ring(header).ok();
 }
 
 } // namespace adaptib

@@ -19,11 +19,13 @@ void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::
 void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) {
     switch (header.type) {
     case MessageType::eager:
-        on_eager(peer, {header.context, header.source, header.tag}, body, header.length);
+        receives_.on_eager(peer, {header.context, header.source, header.tag}, body, header.length);
         break;
-    case MessageType::eager_sync: on_eager_sync(peer, header, body); break;
-    case MessageType::sync_ack: on_sync_ack(peer, read_body<IdBody>(body)); break;
-    case MessageType::rendezvous: on_rendezvous(peer, header, read_rendezvous(header, body)); break;
+    case MessageType::eager_sync: receives_.on_eager_sync(peer, header, body); break;
+    case MessageType::sync_ack: sends_.on_sync_ack(peer, read_body<IdBody>(body)); break;
+    case MessageType::rendezvous:
+        receives_.on_rendezvous(peer, header, read_rendezvous(header, body));
+        break;
     case MessageType::clear_to_send:
         rendezvous_.on_clear_to_send(peer, header.flags, read_body<ClearBody>(body));
         break;
@@ -45,7 +47,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::cooperative_copy:
         rma_target_.on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
         break;
-    case MessageType::allowance: on_allowance(peer, header.flags); break;
+    case MessageType::allowance: sends_.on_allowance(peer, header.flags); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:
@@ -103,7 +105,7 @@ void Protocol::run_early(Peer& peer) {
 void Protocol::forget(Peer& peer) {
     forget_waiting(peer);
     flow_.forget(peer);
-    back_pressure_.forget(peer);
+    receives_.back_pressure().forget(peer);
     while (peer.in.early != nullptr) {
         EarlyMessage* message = peer.in.early;
         peer.in.early = message->next;

@@ -5,20 +5,15 @@
 // Purpose: turns "send these bytes with this envelope" into messages on a peer's channel, and these
 // back into a matched, filled receive. One file of this folder per protocol event:
 //
-//     send.cc                the caller starts a send
-//     timed.cc               messages that could go two ways (eager_tuning.h)
-//     receive.cc             the caller posts a receive, probes or cancels
+//     timed.cc               active messages that could go two ways (eager_tuning.h)
 //     arrival.cc             a message arrives: order, duplicates, dispatch
-//     eager.cc               eager messages, and the acknowledgment of synchronous ones
 //     restrained.cc          back-pressure: a peer is told which messages it may send
-//     rts.cc                 an RTS (`rendezvous`) is sent, or arrives and is matched
 //     shelved.cc             the record of a waiting operation lies in its request
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.h          keys of the remote memory; operations that the target refuses
 //     emulated_atomics.h     atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
-//     self.cc                messages of the process to itself
 //     failure.cc             a peer is lost; disconnect from a released peer
 //     protocol.cc            construction; a connection comes and goes
 //
@@ -31,6 +26,9 @@
 //
 // and the parts that have a class of their own:
 //
+//     ring_sends.h           the fast path of tagged sends
+//     message_sends.h        sends that need a request
+//     tagged_receives.h      receives, and the tagged messages that arrive for them
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
@@ -56,11 +54,9 @@
 #include "base/id_table.h"
 #include "base/parameters.h"
 #include "connect/connection_manager.h"
-#include "match/match.h"
 #include "memory/block_pool.h"
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
-#include "protocol/back_pressure.h"
 #include "protocol/completions.h"
 #include "protocol/count_rma.h"
 #include "protocol/eager_tuning.h"
@@ -68,11 +64,13 @@
 #include "protocol/flush.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
+#include "protocol/message_sends.h"
 #include "protocol/one_sided.h"
 #include "protocol/region_keys.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
+#include "protocol/tagged_receives.h"
 #include "protocol/transfer_engine.h"
 #include "stats/counters.h"
 
@@ -92,7 +90,8 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener,
+class Protocol final : TaggedReceivesListener,
+                       MessageSendsListener,
                        RmaTargetListener,
                        EmulatedAtomicsListener,
                        TransferListener,
@@ -121,59 +120,14 @@ public:
     ~Protocol();
 
     // --- Calls of the user -----------------------------------------------------------------------
-    // Sets `complete` to true if the request ended within the call; completed() does not return it.
-    Status send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
-                OpKind op_kind, UserRequest& user, bool& complete);
-    // Fast path for the most frequent case: a contiguous eager message for which the peer's ring
-    // has room now. Returns false if nothing was sent; the caller then calls send().
-    [[gnu::always_inline]] static bool try_send(Peer& peer, const Envelope& envelope,
-                                                const void* base, Bytes bytes) {
-        return bytes < peer.out.try_send_below &&
-               (store_in_ring(peer, envelope, base, bytes) ||
-                put_in_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
-    }
-    static bool try_send(Peer& peer, const Envelope& envelope, const Data& data) {
-        return data.base != nullptr && try_send(peer, envelope, data.base, data.bytes);
-    }
-    // Same for a longer message; may time the copy into the ring.
-    bool send_timed(Peer& peer, const Envelope& envelope, const Data& data);
-    // `from`: the sender, if known. The receive ends with an error when that peer is lost.
-    [[gnu::always_inline]] Status receive(const Envelope& pattern, const Data& data,
-                                          UserRequest& user, bool& complete, Peer* from = nullptr) {
-        if (UnexpectedMessage* found = matcher_.take(pattern); found != nullptr) {
-            return receive_taken(*static_cast<InboundMessage*>(found), data, user, complete);
-        }
-        complete = false;
-        ReceiveRequest& request = make_receive(user, pattern, data, from);
-        matcher_.queue(request);
-        if (back_pressure_.restrains()) [[unlikely]] {
-            back_pressure_.on_wanted(from);
-        }
-        if (from != nullptr && from->session.state == ConnectState::failed) [[unlikely]] {
-            return refuse_receive(*from, request);
-        }
-        return kOk;
-    }
     // Returns true if the peer is lost: nothing will come from it any more. The first such call
     // reports the failure to the user, unless that was done before.
     bool is_lost(Peer& peer);
-    // Probes. `from`: the sender; null: any source. Return null if there is no such message.
-    InboundMessage* find(const Envelope& pattern, Peer* from = nullptr);
-    InboundMessage* take(const Envelope& pattern, Peer* from = nullptr);
-    [[gnu::always_inline]] Status receive_taken(InboundMessage& message, const Data& data,
-                                                UserRequest& user, bool& complete) {
-        complete = deliver_now(message, data.base, data.bytes, user);
-        if (!complete) [[unlikely]] {
-            complete =
-                consume_now(message, Data(data), user); // a copy, so `data` stays in registers
-        }
-        return kOk;
-    }
-    bool cancel(UserRequest& user);
+    // Sets `complete` to true if the request ended within the call; completed() does not return it.
     // Errors: bad_argument if longer than active_max(), unreachable.
     Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
                        bool& complete);
-    // As try_send, for an active message in two pieces. The second piece may be empty.
+    // As RingSends::try_send, for an active message in two pieces. The second piece may be empty.
     [[gnu::always_inline]] static bool try_send_active(Peer& peer, std::uint8_t tag,
                                                        const void* first, Bytes first_bytes,
                                                        const void* second, Bytes second_bytes) {
@@ -255,9 +209,11 @@ public:
     void release_peer(Peer& peer);
     void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
 
+    TaggedReceives& receives() { return receives_; }
+    MessageSends& sends() { return sends_; }
     TransferEngine& transfers() { return transfers_; }
     SendFlow& flow() { return flow_; }
-    CompletedList& completed() { return completions_.list(); }
+    CompletedList& completed() { return receives_.completions().list(); }
 
     // --- Calls of the core -----------------------------------------------------------------------
     // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
@@ -280,7 +236,7 @@ public:
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
                                                  const std::byte* body, Bytes length) {
         ++peer.in.next_receive;
-        on_eager(peer, envelope, body, length);
+        receives_.on_eager(peer, envelope, body, length);
         if (peer.in.early != nullptr) [[unlikely]] {
             run_early(peer);
         }
@@ -307,22 +263,16 @@ public:
                !peer.ending.disconnect_received;
     }
     // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
-    void drop_disconnects(Peer& peer) { fail_pending(peer); }
+    void drop_disconnects(Peer& peer) { sends_.fail(peer); }
     // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    void report_peer_failure(Peer& peer);
-    // Drops all posted receives; their completion functions are not called.
-    void drop_receives();
-    bool has_posted_receives() const { return matcher_.posted() > 0; }
-    // Returns true while requests of tagged messages to or from the peer are under way: sends that
-    // are not complete, and matched receives.
-    bool has_messages_of(const Peer& peer) const;
+    void report_peer_failure(Peer& peer) override;
     // Calls f for each peer that an operation waits for: for a reply, or for a message from that
     // source. May visit a peer more than once.
     void for_each_awaited(const std::function<void(const Peer&)>& f) const;
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
-        return matcher_.posted() + rendezvous_.sends() + rendezvous_.receives() +
-               waiting_acks_.size() + emulated_atomics_.under_way();
+        return receives_.posted() + rendezvous_.sends() + rendezvous_.receives() +
+               sends_.waiting_acks() + emulated_atomics_.under_way();
     }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
@@ -345,15 +295,6 @@ private:
     friend struct OneSided;
     friend struct CopiedOneSided;
 
-    static MessageHeader eager_header(const Envelope& envelope, Bytes bytes) {
-        MessageHeader header;
-        header.type = MessageType::eager;
-        header.length = static_cast<std::uint32_t>(bytes);
-        header.context = envelope.context;
-        header.source = envelope.source;
-        header.tag = envelope.tag;
-        return header;
-    }
     static MessageHeader active_header(std::uint8_t tag, Bytes bytes) {
         MessageHeader header;
         header.type = MessageType::active;
@@ -361,19 +302,8 @@ private:
         header.length = static_cast<std::uint32_t>(bytes);
         return header;
     }
-    // The four *_in_ring functions return false if nothing was sent: there is no room now, or
-    // something has to go first. store_* are the fast path, and also refuse for other reasons.
-    [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
-                                                     const void* base, Bytes bytes) {
-        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
-            return false;
-        }
-        MessageHeader header = eager_header(envelope, bytes);
-        return peer.store_in_ring(header, [&](std::byte* to) { copy_small(to, base, bytes); });
-    }
-    // Takes the envelope in pieces, so that callers on the fast path need not build it in memory.
-    static bool put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
-                            std::int32_t tag, const void* base, Bytes bytes);
+    // Both *_in_ring functions return false if nothing was sent: there is no room now, or something
+    // has to go first. store_* is the fast path, and also refuses for other reasons.
     [[gnu::always_inline]] static bool store_active_in_ring(Peer& peer, std::uint8_t tag,
                                                             const void* first, Bytes first_bytes,
                                                             const void* second,
@@ -392,30 +322,8 @@ private:
                                    Bytes first_bytes, const void* second, Bytes second_bytes);
 
     // restrained.cc
-    void on_allowance(Peer& peer, std::uint8_t flags);
-    InboundMessage* found_or_wanted(UnexpectedMessage* found, Peer* from);
     void on_allowed(Peer& peer, Allowance allowance) override;
     Allowance least_for(const Peer& peer) const override;
-    // May send to any peer, and fail it. REQUIRES: nothing is reserved, and the caller is through
-    // with its own message.
-    void on_own_send_waits() {
-        if (back_pressure_.restrains()) [[unlikely]] {
-            back_pressure_.release_all();
-        }
-    }
-    std::string no_memory_text(const Peer& peer, Bytes bytes) const;
-
-    // send.cc
-    Status start_send(SendRequest& request, bool& complete);
-    bool transmit(SendRequest& request);
-    bool transmit_eager(SendRequest& request);
-    bool send_pending(PendingSend& send) override;
-    void note_sent(Peer& peer);
-
-    // completion of requests
-    // `failure`: SUCCESS, or the status of a receive that did not get its data.
-    void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
-                          Bytes received, int failure);
 
     // arrival.cc
     void on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body);
@@ -423,54 +331,7 @@ private:
     void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
     void run_early(Peer& peer);
 
-    // eager.cc
-    [[gnu::always_inline]] void on_eager(Peer& peer, const Envelope& envelope,
-                                         const std::byte* payload, Bytes length) {
-        if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
-            deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
-        } else {
-            keep(peer, envelope.context, envelope.source, envelope.tag, payload, length);
-        }
-    }
-    void on_eager_sync(Peer& peer, const MessageHeader& header, const std::byte* body);
-    [[gnu::always_inline]] void deliver_eager(ReceiveRequest& request, const Envelope& envelope,
-                                              const std::byte* payload, Bytes length) {
-        if (request.data.base == nullptr || length > request.data.bytes) [[unlikely]] {
-            deliver_part(request, envelope, payload, length);
-            return;
-        }
-        UserRequest& user = request.user();
-        fill(user, request.data.base, envelope, payload, length);
-        completions_.complete(user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
-    }
-    [[gnu::always_inline]] static void fill(UserRequest& user, void* base, const Envelope& envelope,
-                                            const std::byte* payload, Bytes length) {
-        copy_small(base, payload, length);
-        user.source = envelope.source;
-        user.tag = envelope.tag;
-    }
-    void deliver_part(ReceiveRequest& request, const Envelope& envelope, const std::byte* payload,
-                      Bytes length);
-    void queue_unexpected(Peer& peer, InboundMessage& message);
-    InboundMessage* keep(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,
-                         const std::byte* payload, Bytes length);
-    void on_sync_ack(Peer& peer, const IdBody& body);
-
-    // receive.cc
-    bool deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user);
-    bool consume_now(InboundMessage& message, const Data& data, UserRequest& user);
-    Status refuse_receive(Peer& peer, ReceiveRequest& request);
-    void consume(InboundMessage& message, ReceiveRequest& request);
-    InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);
-    void discard(InboundMessage& message);
-
-    // rts.cc
-    bool transmit_rendezvous(SendRequest& request);
-    void on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body);
-    void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
-                ReceiveRequest& request);
     std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override;
-    bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted);
 
     // shelved.cc
     WaitingTransfer& shelve(OneSided& operation);
@@ -479,6 +340,8 @@ private:
     void forget_waiting(Peer& peer);
 
     // of transfer_engine.h, send_flow.h and rendezvous.h
+    bool send_pending(PendingSend& send) override;
+    void on_send_lost(SendRequest& request) override { sends_.on_lost(request); }
     void want_connection(Peer& peer) override { connections_.request(peer); }
     void on_failure(const std::string& text) override { listener_.on_failure(text); }
     void on_sent(SendRequest& request, bool failed) override {
@@ -488,7 +351,7 @@ private:
     }
     void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
                      int failure) override {
-        complete_receive(request, request.envelope, message_bytes, received, failure);
+        receives_.complete_receive(request, request.envelope, message_bytes, received, failure);
     }
     bool leaves(Peer& peer) override { return listener_.leaves(peer); }
     void on_flushed(Peer& peer) override { tear_down_if_disconnected(peer); }
@@ -502,7 +365,7 @@ private:
     void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
 
     // active.cc
-    bool transmit_parts(SendRequest& request);
+    bool transmit_parts(SendRequest& request) override;
     void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
         if (active_handler_ != nullptr && peer.in.parts.empty()) [[likely]] {
@@ -526,15 +389,7 @@ private:
     void start_copied_block(CopiedOneSided& operation);
     void on_copied_block(CopiedOneSided& operation);
 
-    // self.cc
-    void send_to_self(SendRequest& request);
-    void copy_from_self(SendRequest& send, ReceiveRequest& receive);
-    Status copy(const Data& from, const Data& to, Bytes length);
-
     // failure.cc
-    void fail_pending(Peer& peer);
-    void on_send_lost(SendRequest& request) override;
-    void fail_receives(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
     void go_on(Peer& peer);
@@ -546,21 +401,20 @@ private:
     ConnectionManager& connections_;
     Counters& counters_;
     ProtocolListener& listener_;
-    Matcher matcher_;
-    BackPressure back_pressure_;
-    BlockPool pool_;
+    TaggedReceives receives_;
+    BlockPool& pool_; // of receives_
     ExposedMemory memory_;
     RmaTarget rma_target_;
     SynchronousRma synchronous_rma_;
     RegionKeys region_keys_;
-    Completions completions_;
-    IdTable<SendRequest> waiting_acks_;
+    Completions& completions_; // of receives_
     IdTable<OneSided> one_sided_;
     FlushEpochs flush_epochs_;
     IdTable<CopiedOneSided> copied_;
     EmulatedAtomics emulated_atomics_;
     Bytes active_max_;
     EagerTuning eager_tuning_;
+    MessageSends sends_;
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
     TransferEngine transfers_;
