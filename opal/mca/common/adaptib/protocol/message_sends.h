@@ -13,8 +13,8 @@
 //     rts.cc             an RTS (`rendezvous`) is sent
 //
 // Invariants
-//   1. A synchronous request has an id in waiting_acks_ from the first attempt to send it until it
-//      ends. All other requests that wait are in the lists of SendFlow or Rendezvous.
+//   1. An eager request that is synchronous has an id, in waiting_acks_, once it has found room and
+//      until it ends. Other requests that wait are in the lists of SendFlow or Rendezvous.
 // Ownership: requests are the user's until Completions reports them.
 // Threads: one at a time (the core's lock).
 // May touch: base/, match/, peer/, stats/, protocol/.
