@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction and destruction of the protocol; a connection comes and goes; how requests end
-// (protocol/protocol.h).
+// Construction and destruction of the protocol; a connection comes and goes; answers to questions
+// of its parts (protocol/protocol.h).
 #include "protocol/protocol.h"
 
 namespace adaptib {
