@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "protocol/ring_sends.h"
 #include "unit/core/cores.h"
 #include "unit/core/window.h"
 
@@ -49,12 +50,13 @@ struct Bench {
 // The counted functions. Each returns false if its step did not go the fast way.
 
 extern "C" [[gnu::noinline]] bool step_send(Bench& bench, Bytes bytes) {
-    return Protocol::try_send(*bench.peer, bench.envelope, bench.out.data(), bytes);
+    return RingSends::try_send(*bench.peer, bench.envelope, bench.out.data(), bytes);
 }
 
 extern "C" [[gnu::noinline]] bool step_post(Bench& bench, TestRequest& request, Bytes bytes) {
     bool complete = false;
     return bench.receiver.protocol()
+               .receives()
                .receive(bench.envelope, contiguous(bench.in.data(), bytes), request.user, complete)
                .ok() &&
            !complete;
@@ -83,7 +85,7 @@ extern "C" [[gnu::noinline]] bool step_put(Bench& bench,
 }
 
 extern "C" [[gnu::noinline]] bool step_send_long(Bench& bench, Bytes bytes) {
-    return Protocol::try_send(*bench.peer, bench.envelope, bench.out.data(), bytes);
+    return RingSends::try_send(*bench.peer, bench.envelope, bench.out.data(), bytes);
 }
 
 extern "C" [[gnu::noinline]] bool step_arrival_long(Bench& bench) {

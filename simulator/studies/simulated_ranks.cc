@@ -80,10 +80,10 @@ void SimulatedRanks::send(std::uint32_t rank, std::uint32_t to, std::int32_t tag
     bool complete = false;
     Status status = Status::error(Reason::unreachable);
     if (peer != nullptr) {
-        status =
-            below_->core(rank).protocol().send(peer, {0, static_cast<std::int32_t>(rank), tag},
-                                               contiguous(const_cast<void*>(data), bytes), false,
-                                               OpKind::non_blocking, operation.user, complete);
+        status = below_->core(rank).protocol().sends().send(
+            peer, {0, static_cast<std::int32_t>(rank), tag},
+            contiguous(const_cast<void*>(data), bytes), false, OpKind::non_blocking, operation.user,
+            complete);
     }
     started(rank, operation, status, complete);
 }
@@ -92,9 +92,9 @@ void SimulatedRanks::receive(std::uint32_t rank, std::uint32_t from, std::int32_
                              Bytes bytes, Waiter& waiter) {
     Operation& operation = take(waiter);
     bool complete = false;
-    const Status status =
-        below_->core(rank).protocol().receive({0, static_cast<std::int32_t>(from), tag},
-                                              contiguous(data, bytes), operation.user, complete);
+    const Status status = below_->core(rank).protocol().receives().receive(
+        {0, static_cast<std::int32_t>(from), tag}, contiguous(data, bytes), operation.user,
+        complete);
     started(rank, operation, status, complete);
 }
 

@@ -2,6 +2,8 @@
 // The operations of a driver, in the steps of interface/two_sided.cc (simulator/torture/driver.h).
 #include "simulator/torture/driver.h"
 
+#include "protocol/ring_sends.h"
+
 namespace adaptib::torture {
 
 std::size_t Driver::progress(std::uint32_t rank) {
@@ -62,13 +64,13 @@ Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request)
     }
     Protocol& protocol = core(rank).protocol();
     if (what.at_once && to != nullptr && !what.synchronous &&
-        protocol.try_send(*to, what.envelope, what.data)) {
+        RingSends::try_send(*to, what.envelope, what.data)) {
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;
     }
-    started.status = protocol.send(to, what.envelope, what.data, what.synchronous,
-                                   OpKind::non_blocking, request, started.complete);
+    started.status = protocol.sends().send(to, what.envelope, what.data, what.synchronous,
+                                           OpKind::non_blocking, request, started.complete);
     return started;
 }
 
@@ -76,13 +78,14 @@ Started Driver::receive(std::uint32_t rank, const Envelope& pattern, const Data&
                         UserRequest& request) {
     Started started;
     const std::size_t before = posted(rank);
-    started.status = core(rank).protocol().receive(pattern, data, request, started.complete);
+    started.status =
+        core(rank).protocol().receives().receive(pattern, data, request, started.complete);
     started.matched = posted(rank) == before;
     return started;
 }
 
 bool Driver::find(std::uint32_t rank, const Envelope& pattern, Found& found) {
-    const InboundMessage* message = core(rank).protocol().find(pattern);
+    const InboundMessage* message = core(rank).protocol().receives().find(pattern);
     if (message != nullptr) {
         found = {message->envelope.source, message->envelope.tag, message->length, nullptr};
     }
@@ -90,7 +93,7 @@ bool Driver::find(std::uint32_t rank, const Envelope& pattern, Found& found) {
 }
 
 bool Driver::claim(std::uint32_t rank, const Envelope& pattern, Found& found) {
-    InboundMessage* message = core(rank).protocol().take(pattern);
+    InboundMessage* message = core(rank).protocol().receives().take(pattern);
     if (message != nullptr) {
         found = {message->envelope.source, message->envelope.tag, message->length, message};
     }
@@ -100,13 +103,14 @@ bool Driver::claim(std::uint32_t rank, const Envelope& pattern, Found& found) {
 Started Driver::receive_claimed(std::uint32_t rank, InboundMessage& message, const Data& data,
                                 UserRequest& request) {
     Started started;
-    started.status = core(rank).protocol().receive_taken(message, data, request, started.complete);
+    started.status =
+        core(rank).protocol().receives().receive_taken(message, data, request, started.complete);
     started.matched = true;
     return started;
 }
 
 bool Driver::cancel(std::uint32_t rank, UserRequest& request) {
-    return core(rank).protocol().cancel(request);
+    return core(rank).protocol().receives().cancel(request);
 }
 
 Started Driver::send_active(std::uint32_t rank, std::uint32_t to, std::uint8_t tag,

@@ -280,7 +280,7 @@ private:
             peer = peer_at(node, 1 - node);
         }
         bool complete = false;
-        const Status status = nodes_[node]->core->protocol().send(
+        const Status status = nodes_[node]->core->protocol().sends().send(
             peer, envelope(), request.data((bits & 1) != 0), (bits & 2) != 0, OpKind::blocking,
             request.user, complete);
         note(request, status, complete);
@@ -295,14 +295,14 @@ private:
         const Data data = request.data(input_.flag());
         bool complete = false;
         const Status status =
-            nodes_[node]->core->protocol().receive(which, data, request.user, complete);
+            nodes_[node]->core->protocol().receives().receive(which, data, request.user, complete);
         note(request, status, complete);
     }
 
     void user_takes() {
         const std::size_t node = input_.below(kNodes);
         Protocol& protocol = nodes_[node]->core->protocol();
-        InboundMessage* message = protocol.take(pattern());
+        InboundMessage* message = protocol.receives().take(pattern());
         if (message == nullptr) {
             return;
         }
@@ -311,7 +311,8 @@ private:
         request.is_receive = true;
         const Data data = request.data(input_.flag());
         bool complete = false;
-        const Status status = protocol.receive_taken(*message, data, request.user, complete);
+        const Status status =
+            protocol.receives().receive_taken(*message, data, request.user, complete);
         note(request, status, complete);
     }
 
@@ -322,7 +323,7 @@ private:
         }
         Request& request = requests_[which];
         const bool open = request.is_receive && !request.done && !request.taken;
-        if (open && nodes_[request.node]->core->protocol().cancel(request.user)) {
+        if (open && nodes_[request.node]->core->protocol().receives().cancel(request.user)) {
             request.taken = true;
         }
     }

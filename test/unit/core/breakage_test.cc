@@ -409,14 +409,15 @@ TEST(Breakage, AReceiveFromALostPeerEnds) {
     Peer* peer = world.peer(0, 1);
     Protocol& protocol = world.core(0).protocol();
     bool complete = false;
-    ASSERT_TRUE(protocol.receive({0, 1, 5}, contiguous(got), known.user, complete, peer).ok());
+    ASSERT_TRUE(
+        protocol.receives().receive({0, 1, 5}, contiguous(got), known.user, complete, peer).ok());
     ASSERT_TRUE(world.receive(0, Envelope::kAnySource, 5, contiguous(got), anybody).ok());
     protocol.on_peer_failed(*peer, "its cable was cut");
     ASSERT_EQ(world.messages(0).size(), 1u);
     EXPECT_NE(world.messages(0)[0].find("its cable was cut"), std::string::npos);
     ASSERT_TRUE(world.run({&known}));
     EXPECT_EQ(known.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
-    EXPECT_EQ(protocol.receive({0, 1, 5}, contiguous(got), late.user, complete, peer),
+    EXPECT_EQ(protocol.receives().receive({0, 1, 5}, contiguous(got), late.user, complete, peer),
               Status::error(Reason::unreachable));
     EXPECT_TRUE(protocol.is_lost(*peer));
     std::vector<std::byte> sent = pattern(100, 1);
@@ -503,6 +504,7 @@ TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
                     ASSERT_TRUE(
                         world.core(0)
                             .protocol()
+                            .receives()
                             .receive({0, 1, 5}, contiguous(data), request.user, complete, peer)
                             .ok());
                 } else {

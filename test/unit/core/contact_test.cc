@@ -163,6 +163,7 @@ TEST_F(Contact, ARefusalForGoodIsAnErrorAtBothEnds) {
         bool complete = false;
         ASSERT_TRUE(world.core(0)
                         .protocol()
+                        .receives()
                         .receive({0, 1, 6}, contiguous(&got, sizeof got), receive.user, complete,
                                  world.peer(0, 1))
                         .ok());

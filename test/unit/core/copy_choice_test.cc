@@ -4,6 +4,7 @@
 // copies into the ring take no time.
 #include <gtest/gtest.h>
 
+#include "protocol/ring_sends.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {
@@ -24,8 +25,8 @@ void start_send(Cores& world, std::size_t from, std::vector<std::byte>& data, Te
     const Envelope envelope{0, static_cast<std::int32_t>(from), 1};
     Protocol& protocol = world.core(from).protocol();
     Peer& to = *world.peer(from, 1 - from);
-    if (protocol.try_send(to, envelope, contiguous(data)) ||
-        protocol.send_timed(to, envelope, contiguous(data))) {
+    if (RingSends::try_send(to, envelope, contiguous(data)) ||
+        protocol.sends().send_timed(to, envelope, contiguous(data))) {
         send.done = true;
     } else {
         ASSERT_TRUE(world.send(from, 1 - from, 1, contiguous(data), send).ok());

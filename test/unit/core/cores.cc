@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "protocol/ring_sends.h"
+
 namespace adaptib::test {
 
 namespace {
@@ -101,22 +103,22 @@ Status Cores::send(std::size_t from, std::size_t to, std::int32_t tag, const Dat
     }
     bool complete = false;
     const Envelope envelope{context, static_cast<std::int32_t>(from), tag};
-    const Status status = core(from).protocol().send(peer, envelope, data, synchronous,
-                                                     OpKind::blocking, request.user, complete);
+    const Status status = core(from).protocol().sends().send(
+        peer, envelope, data, synchronous, OpKind::blocking, request.user, complete);
     request.done = request.done || complete;
     return status;
 }
 
 bool Cores::try_send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data) {
     const Envelope envelope{0, static_cast<std::int32_t>(from), tag};
-    return core(from).protocol().try_send(*peer(from, to), envelope, data);
+    return RingSends::try_send(*peer(from, to), envelope, data);
 }
 
 Status Cores::receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,
                       TestRequest& request, std::uint32_t context) {
     bool complete = false;
-    const Status status =
-        core(at).protocol().receive({context, source, tag}, data, request.user, complete);
+    const Status status = core(at).protocol().receives().receive({context, source, tag}, data,
+                                                                 request.user, complete);
     request.done = request.done || complete;
     return status;
 }

@@ -109,6 +109,7 @@ TEST_P(Leaving, WhatWasSentBeforeIsTaken) {
         bool complete = false;
         ASSERT_TRUE(world.core(0)
                         .protocol()
+                        .receives()
                         .receive({0, 1, 4}, contiguous(&got[i], sizeof(int)), receives[i].user,
                                  complete, peer_)
                         .ok());
@@ -126,6 +127,7 @@ TEST_P(Leaving, WhoIsStillWantedIsLost) {
     bool complete = false;
     ASSERT_TRUE(world.core(0)
                     .protocol()
+                    .receives()
                     .receive({0, 1, 4}, contiguous(&got, sizeof got), receive.user, complete, peer_)
                     .ok());
     world.end(1);

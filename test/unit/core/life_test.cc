@@ -11,17 +11,19 @@ TEST(Life, ProbeSeesAMessageAndMatchedProbeTakesIt) {
     TestRequest send;
     ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
     const Envelope any{0, Envelope::kAnySource, Envelope::kAnyTag};
-    ASSERT_TRUE(world.run([&] { return world.core(1).protocol().find(any) != nullptr; }));
-    EXPECT_EQ(world.core(1).protocol().find({1, 0, 4}), nullptr);
-    InboundMessage* message = world.core(1).protocol().take(any);
+    ASSERT_TRUE(
+        world.run([&] { return world.core(1).protocol().receives().find(any) != nullptr; }));
+    EXPECT_EQ(world.core(1).protocol().receives().find({1, 0, 4}), nullptr);
+    InboundMessage* message = world.core(1).protocol().receives().take(any);
     ASSERT_NE(message, nullptr);
     EXPECT_EQ(message->length, 100u);
-    EXPECT_EQ(world.core(1).protocol().find(any), nullptr);
+    EXPECT_EQ(world.core(1).protocol().receives().find(any), nullptr);
     std::vector<std::byte> got(100);
     TestRequest receive;
     bool complete = false;
     ASSERT_TRUE(world.core(1)
                     .protocol()
+                    .receives()
                     .receive_taken(*message, contiguous(got), receive.user, complete)
                     .ok());
     EXPECT_TRUE(complete);
@@ -36,22 +38,27 @@ TEST(Life, AReceiveOfWhatIsThereIsOverAtOnce) {
     TestRequest receive;
     ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), receive).ok());
     const UserRequest posted = receive.user;
-    ASSERT_TRUE(world.core(1).protocol().cancel(receive.user));
+    ASSERT_TRUE(world.core(1).protocol().receives().cancel(receive.user));
     std::vector<std::byte> sent = pattern(8, 1);
     TestRequest send;
     ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
-    ASSERT_TRUE(world.run([&] { return world.core(1).protocol().find({0, 0, 4}) != nullptr; }));
+    ASSERT_TRUE(world.run([&] {
+        return world.core(1).protocol().receives().find({0, 0, 4}) != nullptr;
+    }));
     receive.user = posted;
     bool complete = false;
-    ASSERT_TRUE(
-        world.core(1).protocol().receive({0, 0, 4}, contiguous(got), receive.user, complete).ok());
+    ASSERT_TRUE(world.core(1)
+                    .protocol()
+                    .receives()
+                    .receive({0, 0, 4}, contiguous(got), receive.user, complete)
+                    .ok());
     EXPECT_TRUE(complete);
     EXPECT_EQ(got, sent);
     EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_EQ(receive.user.bytes, 8u);
     EXPECT_EQ(receive.user.source, 0);
     EXPECT_EQ(receive.user.tag, 4);
-    EXPECT_FALSE(world.core(1).protocol().cancel(receive.user));
+    EXPECT_FALSE(world.core(1).protocol().receives().cancel(receive.user));
     EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
@@ -60,14 +67,14 @@ TEST(Life, OnlyAnUnmatchedReceiveCanBeCancelled) {
     std::vector<std::byte> got(8);
     TestRequest receive;
     ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), receive).ok());
-    EXPECT_TRUE(world.core(1).protocol().cancel(receive.user));
+    EXPECT_TRUE(world.core(1).protocol().receives().cancel(receive.user));
     EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_CANCELLED);
-    EXPECT_FALSE(world.core(1).protocol().cancel(receive.user));
+    EXPECT_FALSE(world.core(1).protocol().receives().cancel(receive.user));
     std::vector<std::byte> sent = pattern(8, 1);
     TestRequest send;
     TestRequest second;
     ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
-    EXPECT_FALSE(world.core(0).protocol().cancel(send.user));
+    EXPECT_FALSE(world.core(0).protocol().receives().cancel(send.user));
     ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), second).ok());
     ASSERT_TRUE(world.run({&second}));
     EXPECT_FALSE(receive.done);
@@ -91,7 +98,9 @@ TEST(Life, MessagesEndBeforeTheCore) {
     std::vector<std::byte> got(kLong);
     ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), *unmatched).ok());
     ASSERT_TRUE(world.send(1, 1, 6, contiguous(sent), *own).ok());
-    ASSERT_TRUE(world.run([&] { return world.core(1).protocol().find({0, 0, 4}) != nullptr; }));
+    ASSERT_TRUE(world.run([&] {
+        return world.core(1).protocol().receives().find({0, 0, 4}) != nullptr;
+    }));
     ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), *matched).ok());
     ASSERT_TRUE(world.receive(1, 0, 5, contiguous(got), *posted).ok());
     ASSERT_TRUE(world.receive(1, Envelope::kAnySource, 9, contiguous(got), *from_nobody).ok());

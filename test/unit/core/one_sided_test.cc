@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cores.h"
+#include "protocol/ring_sends.h"
 #include "window.h"
 
 namespace adaptib::test {
@@ -473,17 +474,17 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
     EXPECT_FALSE(at_once(8, 0));
     Protocol& protocol = world.core(0).protocol();
     const Envelope envelope{0, 0, 1};
-    EXPECT_FALSE(protocol.try_send(*peer, envelope, contiguous(bytes.data(), 8)));
+    EXPECT_FALSE(RingSends::try_send(*peer, envelope, contiguous(bytes.data(), 8)));
     TestRequest request;
     bool complete = false;
-    EXPECT_TRUE(protocol
+    EXPECT_TRUE(protocol.sends()
                     .send(peer, envelope, contiguous(bytes.data(), 8), false, OpKind::blocking,
                           request.user, complete)
                     .ok());
     EXPECT_TRUE(complete);
     EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
-    EXPECT_EQ(protocol.send(peer, envelope, contiguous(bytes.data(), 8), false, OpKind::blocking,
-                            request.user, complete),
+    EXPECT_EQ(protocol.sends().send(peer, envelope, contiguous(bytes.data(), 8), false,
+                                    OpKind::blocking, request.user, complete),
               Status::error(Reason::unreachable));
     ASSERT_EQ(world.messages(0).size(), 1u);
     EXPECT_NE(world.messages(0)[0].find(reason_text(Reason::peer_gone)), std::string::npos);

@@ -74,7 +74,7 @@ public:
         bool complete = false;
         Status status = world->core(1 - from).peers().get(Cores::name(from), source);
         if (status.ok()) {
-            status = world->core(1 - from).protocol().receive(
+            status = world->core(1 - from).protocol().receives().receive(
                 {0, static_cast<std::int32_t>(from), tag}, contiguous(message.got),
                 message.receive.user, complete, source);
         }
@@ -87,7 +87,7 @@ public:
             message.send.done = true;
             if (!message.receive.done) {
                 message.receive_refused = message.receive.done =
-                    world->core(1 - from).protocol().cancel(message.receive.user);
+                    world->core(1 - from).protocol().receives().cancel(message.receive.user);
             }
         }
     }

@@ -56,6 +56,7 @@ protected:
         bool complete = false;
         ASSERT_TRUE(other_core()
                         .protocol()
+                        .sends()
                         .send(self_there, {0, 0, 2}, contiguous(&there, sizeof there), false,
                               OpKind::blocking, answered.user, complete)
                         .ok());
@@ -246,6 +247,7 @@ TEST_F(Peers, TheLastMessageOfAProcessThatEndedIsReceived) {
     ASSERT_TRUE(other_core().peers().get(kSelf, self_there).ok());
     ASSERT_TRUE(other_core()
                     .protocol()
+                    .sends()
                     .send(self_there, {0, 0, 7}, contiguous(&last, sizeof last), false,
                           OpKind::blocking, sent.user, complete)
                     .ok());

@@ -125,7 +125,7 @@ TEST(BackPressure, WhatIsProbedForComes) {
     Protocol& protocol = flood.ranks().core(1).protocol();
     const Envelope wanted = flood[2999].envelope();
     EXPECT_TRUE(flood.ranks().run_until(
-        [&] { return protocol.find(wanted, flood.ranks().peer(1, 0)) != nullptr; }, 1s));
+        [&] { return protocol.receives().find(wanted, flood.ranks().peer(1, 0)) != nullptr; }, 1s));
     const std::size_t sent = flood.sent();
     EXPECT_GT(sent, 0u);
     flood.receive_all();
@@ -137,7 +137,7 @@ TEST(BackPressure, AProbeForSomebodyElseLetsNothingIn) {
     Protocol& protocol = flood.ranks().core(1).protocol();
     flood.ranks().run_until(
         [&] {
-            EXPECT_EQ(protocol.find({0, 2, 7}, flood.ranks().peer(1, 2)), nullptr);
+            EXPECT_EQ(protocol.receives().find({0, 2, 7}, flood.ranks().peer(1, 2)), nullptr);
             return false;
         },
         10ms);

@@ -46,7 +46,7 @@ protected:
     }
     Status send(std::vector<std::byte>& bytes, test::TestRequest& request) {
         bool complete = false;
-        const Status status = ranks_->core(0).protocol().send(
+        const Status status = ranks_->core(0).protocol().sends().send(
             peer_, {0, 0, 3}, data_of(bytes), false, OpKind::non_blocking, request.user, complete);
         request.done = complete;
         ranks_->wake(0);
@@ -56,6 +56,7 @@ protected:
         bool complete = false;
         ASSERT_TRUE(ranks_->core(0)
                         .protocol()
+                        .receives()
                         .receive({0, 1, 3}, data_of(bytes), request.user, complete, peer_)
                         .ok());
         request.done = complete;
@@ -156,7 +157,7 @@ TEST(EndedBefore, WhoIsMetLaterIsNotWaitedFor) {
     Peer* peer = nullptr;
     Status status = ranks->core(0).peers().get(ranks->name(1), peer);
     if (status.ok()) {
-        status = ranks->core(0).protocol().send(
+        status = ranks->core(0).protocol().sends().send(
             peer, {0, 0, 3}, {message.sent.data(), message.sent.size(), nullptr, nullptr, nullptr},
             false, OpKind::non_blocking, message.send.user, complete);
     }

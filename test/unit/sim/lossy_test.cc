@@ -56,12 +56,17 @@ std::vector<std::unique_ptr<Message>> start(Ranks& ranks, int count, std::size_t
         const Data in{m.got.data(), m.got.size(), nullptr, nullptr, nullptr};
         EXPECT_TRUE(ranks.core(from)
                         .protocol()
+                        .sends()
                         .send(ranks.peer(from, to), envelope, out, i % 5 == 0, OpKind::non_blocking,
                               m.send.user, complete)
                         .ok());
         m.send.done = complete;
         complete = false;
-        EXPECT_TRUE(ranks.core(to).protocol().receive(envelope, in, m.receive.user, complete).ok());
+        EXPECT_TRUE(ranks.core(to)
+                        .protocol()
+                        .receives()
+                        .receive(envelope, in, m.receive.user, complete)
+                        .ok());
         m.receive.done = complete;
         ranks.wake(from);
         ranks.wake(to);
@@ -126,6 +131,7 @@ TEST_P(LossyPeers, OneThatDoesNotAnswerIsGivenUp) {
     ASSERT_TRUE(
         ranks->core(0)
             .protocol()
+            .sends()
             .send(ranks->peer(0, 1), {0, 0, 3}, out, true, OpKind::blocking, m.send.user, complete)
             .ok());
     ranks->wake(0);

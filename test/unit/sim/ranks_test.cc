@@ -47,13 +47,17 @@ void exchange(Ranks& ranks, std::size_t bytes, std::uint64_t seed) {
     ASSERT_TRUE(
         ranks.core(0)
             .protocol()
+            .sends()
             .send(peer, {0, 0, 7}, contiguous(sent), false, OpKind::blocking, send.user, complete)
             .ok());
     send.done = complete;
     ranks.wake(0);
     complete = false;
-    ASSERT_TRUE(
-        ranks.core(1).protocol().receive({0, 0, 7}, contiguous(got), receive.user, complete).ok());
+    ASSERT_TRUE(ranks.core(1)
+                    .protocol()
+                    .receives()
+                    .receive({0, 0, 7}, contiguous(got), receive.user, complete)
+                    .ok());
     receive.done = complete;
     ASSERT_TRUE(ranks.run_until([&] { return send.done && receive.done; }, std::chrono::seconds{1}))
         << bytes << " bytes, idle " << ranks.idle();
@@ -97,12 +101,11 @@ std::string trace_of(std::uint64_t seed) {
             requests.push_back(std::make_unique<Request>());
             bool complete = false;
             const Envelope envelope{0, static_cast<std::int32_t>(from), i};
-            const Status status =
-                sends ? ranks->core(from).protocol().send(ranks->peer(from, to), envelope, data,
-                                                          false, OpKind::non_blocking,
-                                                          requests.back()->user, complete)
-                      : ranks->core(to).protocol().receive(envelope, data, requests.back()->user,
-                                                           complete);
+            const Status status = sends ? ranks->core(from).protocol().sends().send(
+                                              ranks->peer(from, to), envelope, data, false,
+                                              OpKind::non_blocking, requests.back()->user, complete)
+                                        : ranks->core(to).protocol().receives().receive(
+                                              envelope, data, requests.back()->user, complete);
             EXPECT_TRUE(status.ok());
             requests.back()->done = complete;
             ranks->wake(sends ? from : to, Nanoseconds(random.below(100'000)));
@@ -170,6 +173,7 @@ TEST(Ranks, ADeadRankIsNoticed) {
         bool complete = false;
         ASSERT_TRUE(ranks->core(0)
                         .protocol()
+                        .sends()
                         .send(ranks->peer(0, 1), {0, 0, 7}, contiguous(memory), false,
                               OpKind::blocking, request.user, complete)
                         .ok());

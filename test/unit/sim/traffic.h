@@ -47,6 +47,7 @@ struct Message {
         bool complete = false;
         EXPECT_TRUE(ranks.core(source)
                         .protocol()
+                        .sends()
                         .send(ranks.peer(source, target), envelope(tag),
                               {sent.data(), sent.size(), nullptr, nullptr, nullptr}, synchronous,
                               OpKind::non_blocking, send.user, complete)
@@ -59,6 +60,7 @@ struct Message {
         bool complete = false;
         EXPECT_TRUE(ranks.core(target)
                         .protocol()
+                        .receives()
                         .receive(pattern, {got.data(), got.size(), nullptr, nullptr, nullptr},
                                  receive.user, complete, from)
                         .ok());

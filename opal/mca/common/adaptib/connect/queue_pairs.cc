@@ -95,7 +95,6 @@ Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
         }
     }
     subchannel.qp = std::move(qp);
-    subchannel.refused = false;
     note_owner(peer, subchannel);
     context_.counters.queue_pairs += peer.contact.name != context_.options.self ? 1 : 0;
     count();
@@ -200,6 +199,7 @@ std::unique_ptr<QueuePair> QueuePairs::take(Peer& peer, Subchannel& subchannel) 
     subchannel.reads = 0;
     subchannel.silence = {};
     subchannel.completions = 0;
+    subchannel.refused = false;
     context_.counters.queue_pairs -=
         peer.contact.name != context_.options.self && !peer.connection.shared ? 1 : 0;
     count();

@@ -119,13 +119,13 @@ void Core::quiesce_messages(Nanoseconds limit) {
     const auto left = [this] {
         std::vector<Peer*> found;
         parts_.peers->for_each([&](Peer& peer) {
-            if (parts_.protocol->has_messages_of(peer)) {
+            if (parts_.protocol->sends().has_messages_of(peer)) {
                 found.push_back(&peer);
             }
         });
         return found;
     };
-    if (!parts_.protocol->has_posted_receives() && left().empty()) {
+    if (parts_.protocol->receives().posted() == 0 && left().empty()) {
         return;
     }
     for (std::size_t idle = 0;
@@ -139,7 +139,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
             }
         }
     };
-    parts_.protocol->drop_receives();
+    parts_.protocol->receives().drop_receives();
     wait(limit);
     for (Peer* peer : left()) {
         if (peer->transfers.one_sided == 0) {

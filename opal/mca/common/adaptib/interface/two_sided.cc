@@ -4,6 +4,7 @@
 #include "common_adaptib_two_sided.h"
 
 #include "interface/handle.h"
+#include "protocol/ring_sends.h"
 
 using namespace adaptib;
 
@@ -30,14 +31,14 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
     const bool tries = mode == OPAL_COMMON_ADAPTIB_MODE_STANDARD;
     if (to != nullptr && !synchronous &&
-        ((tries && Protocol::try_send(*to, from, *data)) || protocol.send_timed(*to, from, *data)))
-        [[likely]] {
+        ((tries && RingSends::try_send(*to, from, *data)) ||
+         protocol.sends().send_timed(*to, from, *data))) [[likely]] {
         end_at_once(*request, data->bytes);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
     bool complete = false;
-    const Status status = protocol.send(to, from, *data, synchronous, static_cast<OpKind>(op_kind),
-                                        *request, complete);
+    const Status status = protocol.sends().send(to, from, *data, synchronous,
+                                                static_cast<OpKind>(op_kind), *request, complete);
     return code_of(status, complete);
 }
 
@@ -48,7 +49,8 @@ namespace {
                                            std::int32_t source, std::int32_t tag, const void* base,
                                            std::size_t bytes) {
     Peer* to = peer_of(core, peer);
-    const bool sent = to != nullptr && Protocol::try_send(*to, {context, source, tag}, base, bytes);
+    const bool sent =
+        to != nullptr && RingSends::try_send(*to, {context, source, tag}, base, bytes);
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
@@ -57,8 +59,8 @@ namespace {
                                                 const Envelope& pattern, const Data& data,
                                                 UserRequest& request) {
     bool complete = false;
-    const Status status = core->protocol->receive(pattern, data, request, complete,
-                                                  peer == nullptr ? nullptr : peer_of(core, peer));
+    const Status status = core->protocol->receives().receive(
+        pattern, data, request, complete, peer == nullptr ? nullptr : peer_of(core, peer));
     return code_of(status, complete);
 }
 
@@ -116,7 +118,8 @@ int opal_common_adaptib_probe(opal_common_adaptib_core_t* core, opal_common_adap
                               opal_common_adaptib_probe_t* found) noexcept {
     const Guard guard(core);
     Peer* from = sender_of(core, peer);
-    const InboundMessage* message = core->core->protocol().find(envelope_of(*envelope), from);
+    const InboundMessage* message =
+        core->core->protocol().receives().find(envelope_of(*envelope), from);
     if (message == nullptr) {
         return nothing_found(core, from);
     }
@@ -131,7 +134,7 @@ int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
                                       opal_common_adaptib_message_t** message) noexcept {
     const Guard guard(core);
     Peer* from = sender_of(core, peer);
-    InboundMessage* taken = core->core->protocol().take(envelope_of(*envelope), from);
+    InboundMessage* taken = core->core->protocol().receives().take(envelope_of(*envelope), from);
     if (taken == nullptr) {
         return nothing_found(core, from);
     }
@@ -146,7 +149,7 @@ int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
                                         opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
     bool complete = false;
-    const Status status = core->core->protocol().receive_taken(
+    const Status status = core->core->protocol().receives().receive_taken(
         *reinterpret_cast<InboundMessage*>(message), *data, *request, complete);
     return code_of(status, complete);
 }
@@ -154,6 +157,6 @@ int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
 int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
                                opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
-    return core->core->protocol().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
-                                                   : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+    return core->core->protocol().receives().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
+                                                              : OPAL_COMMON_ADAPTIB_NOT_FOUND;
 }

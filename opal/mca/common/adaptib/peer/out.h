@@ -28,7 +28,7 @@ struct PeerOut {
 
     std::unique_ptr<RingWriter> ring; // null: datagrams
     Bytes ring_capacity = 0;          // longest body and payload of a message in the ring
-    // Maximum length + 1 of messages for Protocol::try_send: longer ones may have to be timed.
+    // Maximum length + 1 of messages for RingSends::try_send: longer ones may have to be timed.
     // 0: none.
     Bytes try_send_below;
     Bytes try_send_active_max = 0; // maximum length of active messages for the same

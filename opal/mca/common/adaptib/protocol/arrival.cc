@@ -7,11 +7,13 @@ namespace adaptib {
 void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) {
     switch (header.type) {
     case MessageType::eager:
-        on_eager(peer, {header.context, header.source, header.tag}, body, header.length);
+        receives_.on_eager(peer, {header.context, header.source, header.tag}, body, header.length);
         break;
-    case MessageType::eager_sync: on_eager_sync(peer, header, body); break;
-    case MessageType::sync_ack: on_sync_ack(peer, read_body<IdBody>(body)); break;
-    case MessageType::rendezvous: on_rendezvous(peer, header, read_rendezvous(header, body)); break;
+    case MessageType::eager_sync: receives_.on_eager_sync(peer, header, body); break;
+    case MessageType::sync_ack: sends_.on_sync_ack(peer, read_body<IdBody>(body)); break;
+    case MessageType::rendezvous:
+        receives_.on_rendezvous(peer, header, read_rendezvous(header, body));
+        break;
     case MessageType::clear_to_send:
         rendezvous_.on_clear_to_send(peer, header.flags, read_body<ClearBody>(body));
         break;
@@ -37,7 +39,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::cooperative_copy:
         one_sided_.target().on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
         break;
-    case MessageType::allowance: on_allowance(peer, header.flags); break;
+    case MessageType::allowance: sends_.on_allowance(peer, header.flags); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:
@@ -59,7 +61,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
 void Protocol::forget(Peer& peer) {
     one_sided_.forget(peer);
     flow_.forget(peer);
-    back_pressure_.forget(peer);
+    receives_.back_pressure().forget(peer);
     order_.forget(peer);
 }
 

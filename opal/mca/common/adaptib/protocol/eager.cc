@@ -2,11 +2,13 @@
 // Eager messages, and the acknowledgment of synchronous ones.
 #include <algorithm>
 
-#include "protocol/protocol.h"
+#include "base/copy.h"
+#include "protocol/message_sends.h"
+#include "protocol/tagged_receives.h"
 
 namespace adaptib {
 
-void Protocol::on_eager_sync(Peer& peer, const MessageHeader& header, const std::byte* body) {
+void TaggedReceives::on_eager_sync(Peer& peer, const MessageHeader& header, const std::byte* body) {
     const std::byte* payload = body + sizeof(SyncBody);
     const Bytes length = header.length - sizeof(SyncBody);
     const Envelope envelope{header.context, header.source, header.tag};
@@ -25,11 +27,11 @@ void Protocol::on_eager_sync(Peer& peer, const MessageHeader& header, const std:
 
 // Keeps a message until its receive is posted. Returns null if there is no memory, which fails the
 // peer.
-InboundMessage* Protocol::keep(Peer& peer, std::uint32_t context, std::int32_t source,
-                               std::int32_t tag, const std::byte* payload, Bytes length) {
+InboundMessage* TaggedReceives::keep(Peer& peer, std::uint32_t context, std::int32_t source,
+                                     std::int32_t tag, const std::byte* payload, Bytes length) {
     InboundMessage* message = store({context, source, tag}, length, length);
     if (message == nullptr) {
-        on_peer_failed(peer, no_memory_text(peer, length));
+        listener_.on_peer_failed(peer, no_memory_text(peer, length));
         return nullptr;
     }
     copy_small(message->payload(), payload, length);
@@ -38,15 +40,15 @@ InboundMessage* Protocol::keep(Peer& peer, std::uint32_t context, std::int32_t s
 }
 
 // Delivers into a buffer that is not contiguous, or is shorter than the message.
-void Protocol::deliver_part(ReceiveRequest& request, const Envelope& envelope,
-                            const std::byte* payload, Bytes length) {
+void TaggedReceives::deliver_part(ReceiveRequest& request, const Envelope& envelope,
+                                  const std::byte* payload, Bytes length) {
     const Bytes taken = std::min<Bytes>(length, request.data.bytes);
     const bool failed = taken > 0 && !scatter(request.data, 0, payload, taken).ok();
     complete_receive(request, envelope, length, taken,
                      failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
-void Protocol::on_sync_ack(Peer& peer, const IdBody& body) {
+void MessageSends::on_sync_ack(Peer& peer, const IdBody& body) {
     SendRequest* request = waiting_acks_.find(body.id);
     if (request == nullptr || request->peer != &peer || !request->sent) {
         ++counters_.bad_packets;

@@ -24,9 +24,9 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
         report_peer_failure(peer);
     }
     connections_.break_off(peer);
-    fail_pending(peer);
+    sends_.fail(peer);
     fail_transfers(peer);
-    fail_receives(peer);
+    receives_.fail(peer);
 }
 
 bool Protocol::needs(const Peer& peer) const {
@@ -46,41 +46,12 @@ void Protocol::report_peer_failure(Peer& peer) {
     }
 }
 
-void Protocol::on_send_lost(SendRequest& request) {
-    if (request.id == 0 && request.transfer == nullptr) { // else it ends with those
-        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+bool Protocol::is_lost(Peer& peer) {
+    if (peer.session.state != ConnectState::failed) [[likely]] {
+        return false;
     }
-}
-
-void Protocol::fail_pending(Peer& peer) {
-    back_pressure_.forget(peer);
-    peer.allow(Allowance::all);
-    flow_.fail(peer);
-    std::vector<SendRequest*> unanswered;
-    waiting_acks_.for_each([&](SendRequest* request) {
-        if (request->peer == &peer) {
-            unanswered.push_back(request);
-        }
-    });
-    for (SendRequest* request : unanswered) {
-        waiting_acks_.remove(request->id);
-        completions_.complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-    }
-}
-
-// Ends posted receives whose sender is known to be this peer.
-void Protocol::fail_receives(Peer& peer) {
-    std::vector<ReceiveRequest*> lost;
-    matcher_.for_each_posted([&](PostedReceive& posted) {
-        auto& request = static_cast<ReceiveRequest&>(posted);
-        if (request.from == &peer) {
-            lost.push_back(&request);
-        }
-    });
-    for (ReceiveRequest* request : lost) {
-        matcher_.cancel(*request);
-        completions_.complete(request->user(), OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-    }
+    report_peer_failure(peer);
+    return true;
 }
 
 void Protocol::fail_transfers(Peer& peer) {
@@ -89,47 +60,15 @@ void Protocol::fail_transfers(Peer& peer) {
     rendezvous_.fail(peer);
 }
 
-void Protocol::drop_receives() {
-    std::vector<PostedReceive*> posted;
-    matcher_.for_each_posted([&](PostedReceive& receive) { posted.push_back(&receive); });
-    for (PostedReceive* receive : posted) {
-        matcher_.cancel(*receive);
-    }
-}
-
-bool Protocol::has_messages_of(const Peer& peer) const {
-    const auto has_requests = [](const PendingQueue& queue) {
-        const PendingSend* each = queue.front();
-        while (each != nullptr &&
-               (each->kind != PendingSend::Kind::request ||
-                static_cast<const SendRequest*>(each)->type == MessageType::active)) {
-            each = each->next;
-        }
-        return each != nullptr;
-    };
-    bool found = has_requests(peer.out.pending) || has_requests(peer.interruption.in_doubt) ||
-                 has_requests(peer.ending.queued);
-    rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
-    waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
-    return found;
-}
-
 void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const {
-    matcher_.for_each_posted([&](PostedReceive& posted) {
-        if (const Peer* from = static_cast<ReceiveRequest&>(posted).from; from != nullptr) {
-            f(*from);
-        }
-    });
+    receives_.for_each_sender(f);
     rendezvous_.for_each_peer(f);
-    waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
+    sends_.for_each_waiting_ack(f);
     one_sided_.atomics().for_each_peer(f);
 }
 
 bool Protocol::has_business_with(const Peer& peer) const {
-    bool found = false;
-    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
-        found = found || static_cast<InboundMessage&>(message).peer == &peer;
-    });
+    bool found = receives_.keeps_messages_of(peer);
     for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
     return found;
 }

@@ -1,40 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction and destruction of the protocol; a connection comes and goes; how requests end
-// (protocol/protocol.h).
+// Construction and destruction of the protocol; a connection comes and goes; answers to questions
+// of its parts (protocol/protocol.h).
 #include "protocol/protocol.h"
-
-#include <vector>
 
 namespace adaptib {
 
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
-      listener_(listener), back_pressure_(options.unexpected_most, *this),
-      order_(pool_, counters, *this), memory_({options.registration_cache, options.block_bytes},
-                                              rails, fabrics, counters, listener),
+      listener_(listener), receives_({options.eager_limit, options.unexpected_most}, flow_,
+                                     rendezvous_, counters, *this),
+      order_(receives_.pool(), counters, *this),
+      memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
+              listener),
       one_sided_({options.self, options.serves_atomics, options.block_bytes, options.clock},
-                 {rails, memory_, pool_, transfers_, completions_, counters}, *this, listener),
+                 {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters},
+                 *this, listener),
       eager_tuning_(*options.clock, options.active_eager, counters),
+      sends_(options.connect_threshold, {flow_, rendezvous_, eager_tuning_, receives_}, counters,
+             *this),
       transfers_(options.transfers, rails, counters, *this, one_sided_),
-      flow_(pool_, counters, *this), active_(options.active_max, flow_, back_pressure_,
-                                             eager_tuning_, completions_, counters, *this),
-      disconnects_(flow_, back_pressure_, *this),
+      flow_(receives_.pool(), counters, *this),
+      active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
+              receives_.completions(), counters, *this),
+      disconnects_(flow_, receives_.back_pressure(), *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
                   counters, *this) {}
-
-// Destroys messages that the user never received, and transfers that will not end any more.
-Protocol::~Protocol() {
-    std::vector<InboundMessage*> left;
-    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
-        left.push_back(static_cast<InboundMessage*>(&message));
-    });
-    for (InboundMessage* message : left) {
-        matcher_.remove(*message);
-        message->peer = nullptr; // the peer may be gone
-        discard(*message);
-    }
-}
 
 void Protocol::on_interrupted(Peer& peer) {
     if (!peer.interruption.active) {
@@ -70,16 +61,54 @@ void Protocol::start_held(Peer& peer) {
     flow_.send_queued(peer);
 }
 
-void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,
-                                Bytes message_bytes, Bytes received, int failure) {
-    UserRequest& user = request.user();
-    user.source = envelope.source;
-    user.tag = envelope.tag;
-    int status = failure;
-    if (failure == OPAL_COMMON_ADAPTIB_SUCCESS && message_bytes > request.data.bytes) {
-        status = OPAL_COMMON_ADAPTIB_TRUNCATED;
+bool Protocol::send_pending(PendingSend& send) {
+    if (send.kind != PendingSend::Kind::request) {
+        return rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
     }
-    completions_.complete(user, status, received);
+    auto& request = static_cast<SendRequest&>(send);
+    return request.type == MessageType::active ? active_.transmit(request)
+                                               : sends_.transmit(request);
+}
+
+std::size_t Protocol::retry() {
+    const std::size_t ended = flow_.retry();
+    transfers_.post_waiting();
+    return ended;
+}
+
+void Protocol::send_atomic_message(Peer& peer, MessageType type, const void* body,
+                                   std::size_t size) {
+    flow_.send_control(peer, type, body, size);
+    sends_.note_sent(peer);
+}
+
+bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
+    const Registration* all = memory_.whole(peer.contact.route.fabric);
+    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
+        return false;
+    }
+    RmaWork work;
+    work.opcode = Opcode::read;
+    work.local = to;
+    work.length = wanted;
+    work.remote_address = source.address;
+    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
+    return one_sided_.synchronous().read_message(peer, work, *all, keys, source.send_id);
+}
+
+std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {
+    const SendTransfer* const transfer = rendezvous_.find_send(send_id);
+    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
+        transfer->kind != SourceKind::direct) {
+        return {};
+    }
+    const Data& data = transfer->request->data;
+    return {static_cast<std::byte*>(data.base), data.bytes};
+}
+
+void Protocol::update_levels() {
+    receives_.update_levels();
+    memory_.settle();
 }
 
 } // namespace adaptib

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives that take a message which has arrived already; probes; cancel.
-#include "protocol/protocol.h"
+#include <new>
+#include <vector>
+
+#include "protocol/tagged_receives.h"
 
 namespace adaptib {
 
@@ -11,9 +14,22 @@ constexpr Bytes kShortStored = BlockPool::kQuickBlock - sizeof(InboundMessage);
 
 } // namespace
 
+TaggedReceives::~TaggedReceives() {
+    std::vector<InboundMessage*> left;
+    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
+        left.push_back(static_cast<InboundMessage*>(&message));
+    });
+    for (InboundMessage* message : left) {
+        matcher_.remove(*message);
+        message->peer = nullptr; // the peer may be gone
+        discard(*message);
+    }
+}
+
 // Gives a new receive an eager message that fits, without making the receive a request. Returns
 // false if the caller has to call consume_now().
-bool Protocol::deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user) {
+bool TaggedReceives::deliver_now(InboundMessage& message, void* base, Bytes room,
+                                 UserRequest& user) {
     if (message.type != MessageType::eager || base == nullptr || message.length > room)
         [[unlikely]] {
         return false;
@@ -27,37 +43,29 @@ bool Protocol::deliver_now(InboundMessage& message, void* base, Bytes room, User
 }
 
 // Same for any message. Returns true if the receive is complete.
-bool Protocol::consume_now(InboundMessage& message, const Data& data, UserRequest& user) {
+bool TaggedReceives::consume_now(InboundMessage& message, const Data& data, UserRequest& user) {
     completions_.begin(user);
     consume(message, make_receive(user, message.envelope, data, nullptr));
     return completions_.end();
 }
 
 // Refuses a receive whose sender is lost.
-Status Protocol::refuse_receive(Peer& peer, ReceiveRequest& request) {
+Status TaggedReceives::refuse_receive(Peer& peer, ReceiveRequest& request) {
     matcher_.cancel(request);
-    report_peer_failure(peer);
+    listener_.report_peer_failure(peer);
     return Status::error(Reason::unreachable);
 }
 
-bool Protocol::is_lost(Peer& peer) {
-    if (peer.session.state != ConnectState::failed) [[likely]] {
-        return false;
-    }
-    report_peer_failure(peer);
-    return true;
-}
-
-InboundMessage* Protocol::find(const Envelope& pattern, Peer* from) {
+InboundMessage* TaggedReceives::find(const Envelope& pattern, Peer* from) {
     return found_or_wanted(matcher_.find(pattern), from);
 }
 
-InboundMessage* Protocol::take(const Envelope& pattern, Peer* from) {
+InboundMessage* TaggedReceives::take(const Envelope& pattern, Peer* from) {
     return found_or_wanted(matcher_.take(pattern), from);
 }
 
 // Gives the message to the receive, and discards its record.
-void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
+void TaggedReceives::consume(InboundMessage& message, ReceiveRequest& request) {
     if (message.type == MessageType::none) {
         copy_from_self(*message.own, request);
     } else if (message.type == MessageType::rendezvous) {
@@ -72,7 +80,7 @@ void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
     discard(message);
 }
 
-InboundMessage* Protocol::store(const Envelope& envelope, Bytes length, Bytes stored) {
+InboundMessage* TaggedReceives::store(const Envelope& envelope, Bytes length, Bytes stored) {
     const bool is_short = stored <= kShortStored;
     void* memory =
         is_short ? pool_.allocate_quick() : pool_.allocate(sizeof(InboundMessage) + stored);
@@ -85,7 +93,7 @@ InboundMessage* Protocol::store(const Envelope& envelope, Bytes length, Bytes st
     return message;
 }
 
-void Protocol::discard(InboundMessage& message) {
+void TaggedReceives::discard(InboundMessage& message) {
     const Bytes size = message.size();
     if (message.peer != nullptr) {
         back_pressure_.on_received(*message.peer, BlockPool::block_bytes(size));
@@ -99,14 +107,57 @@ void Protocol::discard(InboundMessage& message) {
     }
 }
 
-void Protocol::update_levels() {
+// A probe that finds nothing lets in the messages that it may be waiting for.
+InboundMessage* TaggedReceives::found_or_wanted(UnexpectedMessage* found, Peer* from) {
+    if (found == nullptr && back_pressure_.restrains()) [[unlikely]] {
+        back_pressure_.on_wanted(from);
+    }
+    return static_cast<InboundMessage*>(found);
+}
+
+void TaggedReceives::queue_unexpected(Peer& peer, InboundMessage& message) {
+    message.peer = &peer;
+    matcher_.add_unexpected(message);
+    back_pressure_.on_kept(peer, BlockPool::block_bytes(message.size()));
+}
+
+std::string TaggedReceives::no_memory_text(const Peer& peer, Bytes bytes) const {
+    return "out of memory for a message of " + std::to_string(bytes) +
+           " bytes that no receive was posted for: " + std::to_string(matcher_.unexpected()) +
+           " such messages take " + std::to_string(back_pressure_.bytes()) +
+           " bytes here, those of this peer alone " + std::to_string(peer.flow.unexpected.bytes) +
+           ". Post receives earlier, or lower opal_common_adaptib_unexpected_memory (" +
+           std::to_string(back_pressure_.most()) + ")";
+}
+
+bool TaggedReceives::may_await(const Peer& peer) const {
+    bool waited_for = false;
+    matcher_.for_each_posted([&](PostedReceive& posted) {
+        const Peer* const from = static_cast<ReceiveRequest&>(posted).from;
+        waited_for = waited_for || from == nullptr || from == &peer;
+    });
+    return waited_for;
+}
+
+void TaggedReceives::complete_receive(ReceiveRequest& request, const Envelope& envelope,
+                                      Bytes message_bytes, Bytes received, int failure) {
+    UserRequest& user = request.user();
+    user.source = envelope.source;
+    user.tag = envelope.tag;
+    int status = failure;
+    if (failure == OPAL_COMMON_ADAPTIB_SUCCESS && message_bytes > request.data.bytes) {
+        status = OPAL_COMMON_ADAPTIB_TRUNCATED;
+    }
+    completions_.complete(user, status, received);
+}
+
+void TaggedReceives::update_levels() {
     counters_.unexpected_now = matcher_.unexpected();
     counters_.unexpected_bytes = back_pressure_.bytes();
     counters_.posted_now = matcher_.posted();
-    memory_.settle();
 }
 
-bool Protocol::cancel(UserRequest& user) {
+bool TaggedReceives::cancel(UserRequest& user) {
     if (user.kind != static_cast<std::uint32_t>(RequestKind::receive)) {
         return false;
     }
@@ -119,6 +170,44 @@ bool Protocol::cancel(UserRequest& user) {
     user.status = OPAL_COMMON_ADAPTIB_CANCELLED;
     user.bytes = 0;
     return true;
+}
+
+void TaggedReceives::fail(Peer& peer) {
+    std::vector<ReceiveRequest*> lost;
+    matcher_.for_each_posted([&](PostedReceive& posted) {
+        auto& request = static_cast<ReceiveRequest&>(posted);
+        if (request.from == &peer) {
+            lost.push_back(&request);
+        }
+    });
+    for (ReceiveRequest* request : lost) {
+        matcher_.cancel(*request);
+        completions_.complete(request->user(), OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+    }
+}
+
+void TaggedReceives::drop_receives() {
+    std::vector<PostedReceive*> posted;
+    matcher_.for_each_posted([&](PostedReceive& receive) { posted.push_back(&receive); });
+    for (PostedReceive* receive : posted) {
+        matcher_.cancel(*receive);
+    }
+}
+
+void TaggedReceives::for_each_sender(const std::function<void(const Peer&)>& f) const {
+    matcher_.for_each_posted([&](PostedReceive& posted) {
+        if (const Peer* from = static_cast<ReceiveRequest&>(posted).from; from != nullptr) {
+            f(*from);
+        }
+    });
+}
+
+bool TaggedReceives::keeps_messages_of(const Peer& peer) const {
+    bool found = false;
+    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
+        found = found || static_cast<InboundMessage&>(message).peer == &peer;
+    });
+    return found;
 }
 
 } // namespace adaptib

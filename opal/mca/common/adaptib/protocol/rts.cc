@@ -2,27 +2,29 @@
 // An RTS (`rendezvous`) is sent, or arrives and is matched (rendezvous.h does the rest).
 #include <algorithm>
 
-#include "protocol/protocol.h"
+#include "protocol/message_sends.h"
+#include "protocol/tagged_receives.h"
 
 namespace adaptib {
 
-bool Protocol::transmit_rendezvous(SendRequest& request) {
+bool MessageSends::transmit_rendezvous(SendRequest& request) {
     Peer& peer = *request.peer;
     const Status status = rendezvous_.announce(request);
     if (!status.ok()) [[unlikely]] {
         if (status.is_again()) {
             return false;
         }
-        on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
+        listener_.on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
         return true;
     }
     note_sent(peer);
-    connections_.request(peer);
+    listener_.want_connection(peer);
     on_own_send_waits();
     return true;
 }
 
-void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body) {
+void TaggedReceives::on_rendezvous(Peer& peer, const MessageHeader& header,
+                                   const RendezvousBody& body) {
     const Envelope envelope{header.context, header.source, header.tag};
     if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
         accept(peer, envelope, body, *static_cast<ReceiveRequest*>(posted));
@@ -30,7 +32,7 @@ void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const Rend
     }
     InboundMessage* message = store(envelope, body.bytes, sizeof body);
     if (message == nullptr) {
-        on_peer_failed(peer, no_memory_text(peer, sizeof body));
+        listener_.on_peer_failed(peer, no_memory_text(peer, sizeof body));
         return;
     }
     message->type = MessageType::rendezvous;
@@ -38,45 +40,21 @@ void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const Rend
     queue_unexpected(peer, *message);
 }
 
-void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
-                      ReceiveRequest& request) {
+void TaggedReceives::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
+                            ReceiveRequest& request) {
     const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
     request.envelope = envelope;
     if (peer.session.state == ConnectState::failed) {
         complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         return;
     }
-    if (wanted == 0 || read_at_once(peer, source, request.data.base, wanted)) {
+    if (wanted == 0 || listener_.read_at_once(peer, source, request.data.base, wanted)) {
         const IdBody body{source.send_id};
         flow_.send_control(peer, MessageType::finish, &body, sizeof body);
         complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
         return;
     }
     rendezvous_.receive(peer, source, request, wanted);
-}
-
-bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
-    const Registration* all = memory_.whole(peer.contact.route.fabric);
-    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
-        return false;
-    }
-    RmaWork work;
-    work.opcode = Opcode::read;
-    work.local = to;
-    work.length = wanted;
-    work.remote_address = source.address;
-    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
-    return one_sided_.synchronous().read_message(peer, work, *all, keys, source.send_id);
-}
-
-std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {
-    const SendTransfer* const transfer = rendezvous_.find_send(send_id);
-    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
-        transfer->kind != SourceKind::direct) {
-        return {};
-    }
-    const Data& data = transfer->request->data;
-    return {static_cast<std::byte*>(data.base), data.bytes};
 }
 
 } // namespace adaptib

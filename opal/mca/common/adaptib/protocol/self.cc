@@ -4,11 +4,40 @@
 #include <algorithm>
 #include <array>
 
-#include "protocol/protocol.h"
+#include "protocol/tagged_receives.h"
 
 namespace adaptib {
 
-void Protocol::send_to_self(SendRequest& request) {
+namespace {
+
+// Copies in pieces through a buffer, unless one side is contiguous. A packer stops at the end of an
+// element, so this function may ask it for bytes beyond `length`.
+Status copy(const Data& from, const Data& to, Bytes length) {
+    if (from.base != nullptr) {
+        return scatter(to, 0, static_cast<const std::byte*>(from.base), length);
+    }
+    if (to.base != nullptr && length == from.bytes) {
+        return gather_all(from, 0, static_cast<std::byte*>(to.base), length);
+    }
+    std::array<std::byte, 16 * kKiB> buffer;
+    for (Bytes offset = 0; offset < length;) {
+        const Bytes got = gather_some(from, offset, buffer.data(),
+                                      std::min<Bytes>(buffer.size(), from.bytes - offset));
+        if (got == 0) {
+            return Status::error(Reason::internal);
+        }
+        const Status status = scatter(to, offset, buffer.data(), std::min(got, length - offset));
+        if (!status.ok()) {
+            return status;
+        }
+        offset += got;
+    }
+    return kOk;
+}
+
+} // namespace
+
+void TaggedReceives::send_to_self(SendRequest& request) {
     ++counters_.self_sent;
     counters_.self_sent_bytes += request.data.bytes;
     if (PostedReceive* posted = matcher_.arrive(request.envelope); posted != nullptr) {
@@ -37,37 +66,12 @@ void Protocol::send_to_self(SendRequest& request) {
 }
 
 // Copies the data, and ends both requests.
-void Protocol::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
+void TaggedReceives::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
     const Bytes taken = std::min<Bytes>(send.data.bytes, receive.data.bytes);
     const bool failed = taken > 0 && !copy(send.data, receive.data, taken).ok();
     const int status = failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS;
     complete_receive(receive, send.envelope, send.data.bytes, taken, status);
     completions_.complete(*send.user, status, send.data.bytes);
-}
-
-// Copies in pieces through a buffer, unless one side is contiguous. A packer stops at the end of an
-// element, so this function may ask it for bytes beyond `length`.
-Status Protocol::copy(const Data& from, const Data& to, Bytes length) {
-    if (from.base != nullptr) {
-        return scatter(to, 0, static_cast<const std::byte*>(from.base), length);
-    }
-    if (to.base != nullptr && length == from.bytes) {
-        return gather_all(from, 0, static_cast<std::byte*>(to.base), length);
-    }
-    std::array<std::byte, 16 * kKiB> buffer;
-    for (Bytes offset = 0; offset < length;) {
-        const Bytes got = gather_some(from, offset, buffer.data(),
-                                      std::min<Bytes>(buffer.size(), from.bytes - offset));
-        if (got == 0) {
-            return Status::error(Reason::internal);
-        }
-        const Status status = scatter(to, offset, buffer.data(), std::min(got, length - offset));
-        if (!status.ok()) {
-            return status;
-        }
-        offset += got;
-    }
-    return kOk;
 }
 
 } // namespace adaptib

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sends: the caller starts one; pending ones go out when there is room.
-#include <algorithm>
+#include <cstring>
+#include <vector>
 
-#include "protocol/protocol.h"
+#include "base/copy.h"
+#include "protocol/message_sends.h"
+#include "protocol/ring_sends.h"
 
 namespace adaptib {
 
-Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
-                      OpKind op_kind, UserRequest& user, bool& complete_now) {
+Status MessageSends::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
+                          OpKind op_kind, UserRequest& user, bool& complete_now) {
     SendRequest& request = make_send(user);
     request.peer = peer;
     assign(request.data, data);
@@ -16,7 +19,7 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
     request.type = synchronous ? MessageType::eager_sync : MessageType::eager;
     if (peer == nullptr) {
         completions_.begin(user);
-        send_to_self(request);
+        receives_.send_to_self(request);
         complete_now = completions_.end();
         return kOk;
     }
@@ -28,13 +31,25 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
     if (data.bytes > limit || data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
     }
-    return start_send(request, complete_now);
+    return start(request, complete_now);
 }
 
-Status Protocol::start_send(SendRequest& request, bool& complete_now) {
+bool MessageSends::send_timed(Peer& peer, const Envelope& envelope, const Data& data) {
+    CopyChoice* choice = peer.flow.copy_choice.get();
+    if (choice == nullptr || data.base == nullptr || data.bytes < CopyChoice::kTimedFrom ||
+        data.bytes > choice->most() || peer.flow.allowed != Allowance::all) {
+        return false;
+    }
+    return eager_tuning_.send(peer, data.bytes, [&] {
+        return RingSends::put_in_ring(peer, envelope.context, envelope.source, envelope.tag,
+                                      data.base, data.bytes);
+    });
+}
+
+Status MessageSends::start(SendRequest& request, bool& complete_now) {
     Peer& peer = *request.peer;
     if (peer.session.state == ConnectState::failed) [[unlikely]] {
-        report_peer_failure(peer);
+        listener_.report_peer_failure(peer);
         return Status::error(Reason::unreachable);
     }
     completions_.begin(*request.user);
@@ -48,14 +63,12 @@ Status Protocol::start_send(SendRequest& request, bool& complete_now) {
     return kOk;
 }
 
-// Puts the request's first message on the channel. Returns false if there is no room now. If the
-// peer breaks here, all its requests end, this one included.
-bool Protocol::transmit(SendRequest& request) {
+bool MessageSends::transmit(SendRequest& request) {
     const bool eager = request.type != MessageType::rendezvous;
     return eager ? transmit_eager(request) : transmit_rendezvous(request);
 }
 
-bool Protocol::transmit_eager(SendRequest& request) {
+bool MessageSends::transmit_eager(SendRequest& request) {
     Peer& peer = *request.peer;
     const Bytes body = body_bytes(request.type);
     const Bytes length = request.data.bytes + body;
@@ -92,8 +105,8 @@ bool Protocol::transmit_eager(SendRequest& request) {
         if (body == 0) { // otherwise the request is in waiting_acks_, and on_peer_failed ends it
             completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
         }
-        on_peer_failed(peer, reason_text(status.reason()));
-        report_peer_failure(peer);
+        listener_.on_peer_failed(peer, reason_text(status.reason()));
+        listener_.report_peer_failure(peer);
         return true;
     }
     request.sent = true;
@@ -106,42 +119,73 @@ bool Protocol::transmit_eager(SendRequest& request) {
     return true;
 }
 
-bool Protocol::send_pending(PendingSend& send) {
-    if (send.kind != PendingSend::Kind::request) {
-        return rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
-    }
-    auto& request = static_cast<SendRequest&>(send);
-    return request.type == MessageType::active ? active_.transmit(request) : transmit(request);
-}
-
-std::size_t Protocol::retry() {
-    const std::size_t ended = flow_.retry();
-    transfers_.post_waiting();
-    return ended;
-}
-
-void Protocol::note_sent(Peer& peer) {
+void MessageSends::note_sent(Peer& peer) {
     if (peer.session.state == ConnectState::idle &&
-        ++peer.flow.messages_sent >= options_.connect_threshold) {
-        connections_.request(peer);
+        ++peer.flow.messages_sent >= connect_threshold_) {
+        listener_.want_connection(peer);
     }
 }
 
-void Protocol::send_atomic_message(Peer& peer, MessageType type, const void* body,
-                                   std::size_t size) {
-    flow_.send_control(peer, type, body, size);
-    note_sent(peer);
+void MessageSends::on_allowance(Peer& peer, std::uint8_t flags) {
+    if (flags > static_cast<std::uint8_t>(Allowance::nothing)) {
+        ++counters_.bad_packets;
+        return;
+    }
+    peer.allow(static_cast<Allowance>(flags));
+    if (peer.flow.allowed == Allowance::nothing) {
+        flow_.queue_pending(peer);
+        if (!peer.ending.queued.empty()) {
+            on_own_send_waits();
+        }
+    } else if (!peer.session.disconnect_sent) {
+        flow_.send_queued(peer);
+    }
 }
 
-bool Protocol::put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,
-                           const void* base, Bytes bytes) {
-    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
-    if (to == nullptr) [[unlikely]] {
-        return false;
+// -------------------------------------------------------------------------------------------------
+// Failure and end
+
+void MessageSends::on_lost(SendRequest& request) {
+    if (request.id == 0 && request.transfer == nullptr) { // else it ends with those
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
-    copy_small(to, base, bytes);
-    MessageHeader header = eager_header({context, source, tag}, bytes);
-    return peer.commit_in_ring(header).ok();
+}
+
+void MessageSends::fail(Peer& peer) {
+    back_pressure_.forget(peer);
+    peer.allow(Allowance::all);
+    flow_.fail(peer);
+    std::vector<SendRequest*> unanswered;
+    waiting_acks_.for_each([&](SendRequest* request) {
+        if (request->peer == &peer) {
+            unanswered.push_back(request);
+        }
+    });
+    for (SendRequest* request : unanswered) {
+        waiting_acks_.remove(request->id);
+        completions_.complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+    }
+}
+
+bool MessageSends::has_messages_of(const Peer& peer) const {
+    const auto has_requests = [](const PendingQueue& queue) {
+        const PendingSend* each = queue.front();
+        while (each != nullptr &&
+               (each->kind != PendingSend::Kind::request ||
+                static_cast<const SendRequest*>(each)->type == MessageType::active)) {
+            each = each->next;
+        }
+        return each != nullptr;
+    };
+    bool found = has_requests(peer.out.pending) || has_requests(peer.interruption.in_doubt) ||
+                 has_requests(peer.ending.queued);
+    rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
+    waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
+    return found;
+}
+
+void MessageSends::for_each_waiting_ack(const std::function<void(const Peer&)>& f) const {
+    waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
 }
 
 } // namespace adaptib

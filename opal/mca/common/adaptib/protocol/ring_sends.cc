@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocol/ring_sends.h"
+
+namespace adaptib {
+
+bool RingSends::put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
+                            std::int32_t tag, const void* base, Bytes bytes) {
+    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+    if (to == nullptr) [[unlikely]] {
+        return false;
+    }
+    copy_small(to, base, bytes);
+    MessageHeader header = eager_header({context, source, tag}, bytes);
+    return peer.commit_in_ring(header).ok();
+}
+
+} // namespace adaptib

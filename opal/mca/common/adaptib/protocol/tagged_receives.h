@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// TaggedReceives: receives, and the tagged messages that arrive for them.
+//
+// Purpose: matches arriving messages with posted receives, delivers their data, and keeps
+// unexpected messages, for which no receive is posted yet, within the bound of their memory
+// (back_pressure.h). Messages of the process to itself are matched here, too. The data of an
+// announced message is fetched by Rendezvous, which the owner hands its messages. One file per
+// event:
+//
+//     receive.cc         the caller posts a receive that finds its message, probes or cancels
+//     eager.cc           an eager message arrives, synchronous or not
+//     rts.cc             an RTS (`rendezvous`) arrives, or is matched
+//     self.cc            the process sends itself a message
+//
+// Invariants
+//   1. An unexpected message is in the matcher until a receive takes it, or a matched probe, whose
+//      user then gives it to receive_taken().
+//   2. A peer that fails ends the posted receives that can only be its (`from`).
+// Ownership: the records of unexpected messages are TaggedReceives's, from its pool, which others
+// may use, too; requests are the user's until Completions reports them. Pool and Completions lie
+// here, by value, since each receive uses them.
+// Threads: one at a time (the core's lock).
+// May touch: base/, match/, memory/, peer/, stats/, protocol/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/copy.h"
+#include "base/data.h"
+#include "base/status.h"
+#include "base/wire.h"
+#include "match/match.h"
+#include "memory/block_pool.h"
+#include "peer/peer.h"
+#include "protocol/back_pressure.h"
+#include "protocol/completions.h"
+#include "protocol/rendezvous.h"
+#include "protocol/request.h"
+#include "protocol/send_flow.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+// Notices and questions of receives, and of the bound on unexpected messages, to the owner.
+class TaggedReceivesListener : public BackPressureListener {
+public:
+    // Ends everything that waits for the peer.
+    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
+    // Reports the failure to the user, once. REQUIRES: the peer has failed.
+    virtual void report_peer_failure(Peer& peer) = 0;
+    // Reads the data of an announced message within the call, if the fabric can. Returns false if it
+    // has to be transferred.
+    virtual bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) = 0;
+
+protected:
+    ~TaggedReceivesListener() = default;
+};
+
+class TaggedReceives final {
+public:
+    struct Options {
+        Bytes eager_limit = 0;        // for messages of this process to itself
+        Bytes unexpected_most = kGiB; // bound on memory for unexpected messages
+    };
+    // Flow and rendezvous are used by calls only, and need not be constructed yet.
+    TaggedReceives(const Options& options, SendFlow& flow, Rendezvous& rendezvous,
+                   Counters& counters, TaggedReceivesListener& listener)
+        : back_pressure_(options.unexpected_most, listener), options_(options), flow_(flow),
+          rendezvous_(rendezvous), counters_(counters), listener_(listener) {}
+    ~TaggedReceives(); // destroys messages that the user never received
+    TaggedReceives(const TaggedReceives&) = delete;
+    TaggedReceives& operator=(const TaggedReceives&) = delete;
+
+    // --- Calls of the user -----------------------------------------------------------------------
+    // Sets `complete` to true if the request ended within the call. `from`: the sender, if known.
+    // The receive ends with an error when that peer is lost.
+    [[gnu::always_inline]] Status receive(const Envelope& pattern, const Data& data,
+                                          UserRequest& user, bool& complete, Peer* from = nullptr) {
+        if (UnexpectedMessage* found = matcher_.take(pattern); found != nullptr) {
+            return receive_taken(*static_cast<InboundMessage*>(found), data, user, complete);
+        }
+        complete = false;
+        ReceiveRequest& request = make_receive(user, pattern, data, from);
+        matcher_.queue(request);
+        if (back_pressure_.restrains()) [[unlikely]] {
+            back_pressure_.on_wanted(from);
+        }
+        if (from != nullptr && from->session.state == ConnectState::failed) [[unlikely]] {
+            return refuse_receive(*from, request);
+        }
+        return kOk;
+    }
+    // Probes. `from`: the sender; null: any source. Return null if there is no such message.
+    InboundMessage* find(const Envelope& pattern, Peer* from = nullptr);
+    InboundMessage* take(const Envelope& pattern, Peer* from = nullptr);
+    [[gnu::always_inline]] Status receive_taken(InboundMessage& message, const Data& data,
+                                                UserRequest& user, bool& complete) {
+        complete = deliver_now(message, data.base, data.bytes, user);
+        if (!complete) [[unlikely]] {
+            complete =
+                consume_now(message, Data(data), user); // a copy, so `data` stays in registers
+        }
+        return kOk;
+    }
+    bool cancel(UserRequest& user);
+
+    // --- Messages. REQUIRES: those of peers have passed check_message ----------------------------
+    [[gnu::always_inline]] void on_eager(Peer& peer, const Envelope& envelope,
+                                         const std::byte* payload, Bytes length) {
+        if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
+            deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
+        } else {
+            keep(peer, envelope.context, envelope.source, envelope.tag, payload, length);
+        }
+    }
+    void on_eager_sync(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body);
+    // Takes a message of this process to itself. Ends the request, or keeps it until it is matched.
+    void send_to_self(SendRequest& request);
+
+    // Ends a receive. `failure`: SUCCESS, or the status of a receive that did not get its data.
+    void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
+                          Bytes received, int failure);
+    // Ends posted receives whose sender is known to be this peer. REQUIRES: the peer has failed.
+    void fail(Peer& peer);
+    // Drops all posted receives; their completion functions are not called.
+    void drop_receives();
+
+    std::size_t posted() const { return matcher_.posted(); }
+    // Calls f for the sender of each posted receive, if it is known. May visit a peer more than
+    // once.
+    void for_each_sender(const std::function<void(const Peer&)>& f) const;
+    // Returns true if a posted receive may be for a message of the peer.
+    bool may_await(const Peer& peer) const;
+    // Returns true if messages of the peer are kept.
+    bool keeps_messages_of(const Peer& peer) const;
+    void update_levels();
+
+    Completions& completions() { return completions_; }
+    BackPressure& back_pressure() { return back_pressure_; }
+    BlockPool& pool() { return pool_; }
+
+private:
+    // receive.cc
+    bool deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user);
+    bool consume_now(InboundMessage& message, const Data& data, UserRequest& user);
+    Status refuse_receive(Peer& peer, ReceiveRequest& request);
+    void consume(InboundMessage& message, ReceiveRequest& request);
+    InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);
+    void discard(InboundMessage& message);
+    InboundMessage* found_or_wanted(UnexpectedMessage* found, Peer* from);
+    void queue_unexpected(Peer& peer, InboundMessage& message);
+    std::string no_memory_text(const Peer& peer, Bytes bytes) const;
+
+    // eager.cc
+    [[gnu::always_inline]] void deliver_eager(ReceiveRequest& request, const Envelope& envelope,
+                                              const std::byte* payload, Bytes length) {
+        if (request.data.base == nullptr || length > request.data.bytes) [[unlikely]] {
+            deliver_part(request, envelope, payload, length);
+            return;
+        }
+        UserRequest& user = request.user();
+        fill(user, request.data.base, envelope, payload, length);
+        completions_.complete(user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
+    }
+    [[gnu::always_inline]] static void fill(UserRequest& user, void* base, const Envelope& envelope,
+                                            const std::byte* payload, Bytes length) {
+        copy_small(base, payload, length);
+        user.source = envelope.source;
+        user.tag = envelope.tag;
+    }
+    void deliver_part(ReceiveRequest& request, const Envelope& envelope, const std::byte* payload,
+                      Bytes length);
+    InboundMessage* keep(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,
+                         const std::byte* payload, Bytes length);
+
+    // rts.cc
+    void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
+                ReceiveRequest& request);
+
+    // self.cc
+    void copy_from_self(SendRequest& send, ReceiveRequest& receive);
+
+    // The matcher is first, so that the fast paths need one address for both.
+    Matcher matcher_;
+    BackPressure back_pressure_;
+    Completions completions_;
+    const Options options_;
+    SendFlow& flow_;
+    Rendezvous& rendezvous_;
+    Counters& counters_;
+    TaggedReceivesListener& listener_;
+    BlockPool pool_;
+};
+
+} // namespace adaptib

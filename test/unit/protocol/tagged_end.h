@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One end of tagged messages without a core: receives and sends, wired to each other as the
+// protocol does, over a ring whose reader the test is. The test hands over what the peer sends.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/exposed_memory.h"
+#include "protocol/message_sends.h"
+#include "protocol/ring_sends.h"
+#include "protocol/tagged_receives.h"
+#include "unit/channel/ring_pair.h"
+#include "unit/protocol/open_peer.h"
+
+namespace adaptib::test {
+
+class TaggedEnd : protected OpenPeer,
+                  TaggedReceivesListener,
+                  MessageSendsListener,
+                  TransferListener,
+                  OperationListener,
+                  SendFlowListener,
+                  RendezvousListener,
+                  MemoryListener {
+protected:
+    static constexpr std::uint64_t kUnits = 256; // of the ring
+    static constexpr Bytes kCapacity = 512;      // of a message
+    static constexpr Bytes kLimit = 400;         // of eager messages
+    static constexpr Bytes kSelfLimit = 64;      // of those to this process
+    static constexpr Bytes kMost = 8192;         // of memory for unexpected messages
+    static constexpr std::uint64_t kThreshold = 3;
+
+    struct Message {
+        MessageHeader header;
+        std::vector<std::byte> body;
+    };
+
+    TaggedEnd() {
+        peer->out.ring = std::move(ring.writer);
+        peer->out.ring_capacity = kCapacity;
+        peer->flow.eager_limit = kLimit;
+        peer->allow(Allowance::all);
+        for (std::size_t i = 0; i < data.size(); ++i) {
+            data[i] = static_cast<std::byte>(i * 7);
+        }
+    }
+    ~TaggedEnd() {
+        flow.forget(*peer);
+        receives.back_pressure().forget(*peer);
+    }
+
+    // Takes the messages that are in the ring.
+    std::vector<Message> take() {
+        ring.qp.show(kUnits * kRingUnit);
+        for (std::size_t left = ring.qp.completions(); left > 0; --left) {
+            peer->out.ring->poster().on_completion();
+        }
+        std::vector<Message> taken;
+        MessageHeader header;
+        const std::byte* body = nullptr;
+        while (ring.reader.poll(header, body) == RingReader::Found::message) {
+            taken.push_back({header, {body, body + header.length}});
+            ring.reader.consume(header.sequence);
+            ring.return_credit();
+        }
+        return taken;
+    }
+    // Takes the only message, which is of that type.
+    Message take(MessageType type) {
+        std::vector<Message> taken = take();
+        EXPECT_EQ(taken.size(), 1u);
+        taken.resize(1);
+        EXPECT_EQ(taken[0].header.type, type);
+        return taken[0];
+    }
+    // Fills the ring with messages to be matched, so that the next send finds no room.
+    void fill() {
+        while (RingSends::try_send(*peer, {}, data.data(), kLimit)) {
+        }
+    }
+    Data to_send(Bytes bytes) { return {data.data(), bytes, nullptr, nullptr, nullptr}; }
+    Data to_fill(Bytes bytes) { return {got.data(), bytes, nullptr, nullptr, nullptr}; }
+    // Returns the request if it has been reported, not within its call.
+    const UserRequest* reported() {
+        CompletedList& list = receives.completions().list();
+        return list.empty() ? nullptr : list.pop();
+    }
+    std::uint64_t bad() const { return there.counters.bad_packets; }
+
+    Ring ring{kUnits, false};
+    std::vector<std::byte> data = std::vector<std::byte>(2048);
+    std::vector<std::byte> got = std::vector<std::byte>(2048);
+    std::vector<RailRange> fabrics{{0, 2}};
+    ExposedMemory memory{{0, 1024}, rails, fabrics, there.counters, *this};
+    TransferEngine transfers{
+        {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
+    EagerTuning tuning{there.clock, 4096, there.counters};
+    TaggedReceives receives{{kSelfLimit, kMost}, flow, rendezvous, there.counters, *this};
+    MessageSends sends{kThreshold, {flow, rendezvous, tuning, receives}, there.counters, *this};
+    SendFlow flow{receives.pool(), there.counters, *this};
+    Rendezvous rendezvous{{false, 1024, 2}, flow, transfers, there.counters, *this};
+    UserRequest user{};
+    UserRequest other{};
+    bool complete = false;
+    std::vector<std::string> failures; // why the peer has failed
+    int failures_reported = 0;
+    int connections_wanted = 0;
+    Allowance least = Allowance::nothing;
+    std::vector<Allowance> allowed; // told to the peer
+
+private:
+    void on_peer_failed(Peer& of, const std::string& what) override {
+        failures.push_back(what);
+        of.session.state = ConnectState::failed;
+        sends.fail(of);
+        rendezvous.fail(of);
+        receives.fail(of);
+    }
+    void report_peer_failure(Peer&) override { ++failures_reported; }
+    bool read_at_once(Peer&, const RendezvousBody&, void*, Bytes) override { return false; }
+    void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
+    Allowance least_for(const Peer&) const override { return least; }
+    void want_connection(Peer&) override { ++connections_wanted; }
+    void want_repair(Peer&) override {}
+    bool leaves(Peer&) override { return false; }
+    bool send_pending(PendingSend& send) override {
+        return send.kind == PendingSend::Kind::request
+                   ? sends.transmit(static_cast<SendRequest&>(send))
+                   : rendezvous.send_fragments(
+                         static_cast<SendTransfer::Fragments&>(send).transfer);
+    }
+    void on_send_lost(SendRequest& request) override { sends.on_lost(request); }
+    void on_flushed(Peer&) override {}
+    const Registration* registered(const Peer&, RegistrationCache::Use& own, void* address,
+                                   Bytes length, std::uint32_t access) override {
+        return memory.registered(0, own, address, length, access);
+    }
+    StagingPool& staging(const Peer&) override { return memory.staging(0); }
+    void on_sent(SendRequest& request, bool failed) override {
+        receives.completions().complete(
+            *request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+            failed ? 0 : request.data.bytes);
+    }
+    void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
+                     int failure) override {
+        receives.complete_receive(request, request.envelope, message_bytes, received, failure);
+    }
+    void on_failure(const std::string&) override {}
+    void on_control_lane(Peer&, std::uint32_t) override {}
+    bool find_keys(Transfer&) override { return true; }
+    void refuse(Transfer&) override {}
+    Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
+    void fail_shelved(Peer&, WaitingTransfer&) override {}
+    void on_notice(const std::string&) override {}
+};
+
+} // namespace adaptib::test
