@@ -12,6 +12,7 @@
 #include "mtl_adaptib.h"
 #include "mtl_adaptib_request.h"
 #include "mtl_adaptib_shortcut.h"
+#include "mtl_adaptib_way.h"
 
 mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
     .super =
@@ -54,18 +55,6 @@ int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     return OMPI_SUCCESS;
 }
 
-int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_peer_t **peer)
-{
-    const int rc = opal_common_adaptib_peer_get(
-        ompi_mtl_adaptib.core, opal_common_adaptib_mca_name(proc->super.proc_name), peer);
-
-    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
-        __atomic_store_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], *peer,
-                         __ATOMIC_RELEASE);
-    }
-    return opal_common_adaptib_mca_error(rc);
-}
-
 /* Runs once at the end: Open MPI calls it only from MPI_Finalize, when communicators are gone, and
  * before the component is finalized. */
 int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
@@ -75,20 +64,16 @@ int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     ompi_mtl_adaptib.ending = true;
     opal_common_adaptib_quiesce_messages(ompi_mtl_adaptib.core);
     for (size_t i = 0; i < nprocs; ++i) {
-        void **endpoint = &procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
-        opal_common_adaptib_peer_t *peer = __atomic_exchange_n(endpoint, NULL, __ATOMIC_ACQ_REL);
-        if (NULL != peer) {
-            opal_common_adaptib_peer_release(ompi_mtl_adaptib.core, peer);
-        }
+        ompi_mtl_adaptib_ways_release(procs[i]);
     }
     return OMPI_SUCCESS;
 }
 
-/* The core knows a communicator as a number only, so there is nothing to do. */
+/* The core knows a communicator as a number only. */
 int ompi_mtl_adaptib_add_comm(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm)
 {
     (void) mtl;
-    (void) comm;
+    ompi_mtl_adaptib_way_of_comm(comm);
     return OMPI_SUCCESS;
 }
 

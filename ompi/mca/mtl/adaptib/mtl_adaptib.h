@@ -7,7 +7,8 @@
  * is finalized and closed before MPI_Init returns. Peers are looked up at the first message to
  * them.
  *
- * There is a file for each verb: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_shortcut.c is
+ * There is a file for each verb: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_way.h says which
+ * endpoint carries a message. mtl_adaptib_shortcut.c is
  * the fast path of most messages, past pml/cm. mtl_adaptib_data.h turns a convertor into the core's
  * description of a buffer (with mtl_adaptib_layout.h); mtl_adaptib_request.h completes requests.
  *
@@ -36,7 +37,8 @@ BEGIN_C_DECLS
 
 typedef struct {
     mca_mtl_base_module_t super;
-    opal_common_adaptib_core_t *core;
+    opal_common_adaptib_core_t *core; /* the first endpoint */
+    uint32_t endpoints;               /* of this process */
     bool prepared_btls;
     bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */
     /* The fast path of mtl_adaptib_shortcut.h is installed. Changes while no thread
@@ -78,39 +80,6 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
                              struct ompi_status_public_t *status);
 int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t *mtl_request,
                             int flag);
-
-/* Asks the core for a process's peer, at first use. Two threads may both ask; the core gives both
- * the same answer. */
-int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_peer_t **peer);
-
-/* Returns false if the process was not looked up before. */
-static inline bool ompi_mtl_adaptib_known_peer(struct ompi_communicator_t *comm, int rank,
-                                               opal_common_adaptib_peer_t **peer)
-{
-    struct ompi_proc_t *proc = ompi_group_peer_lookup_existing(comm->c_remote_group, rank);
-
-    if (OPAL_UNLIKELY(NULL == proc)) {
-        return false;
-    }
-    *peer = __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], __ATOMIC_ACQUIRE);
-    return NULL != *peer;
-}
-
-static inline int ompi_mtl_adaptib_peer(struct ompi_communicator_t *comm, int rank,
-                                        opal_common_adaptib_peer_t **peer)
-{
-    return OPAL_LIKELY(ompi_mtl_adaptib_known_peer(comm, rank, peer))
-               ? OMPI_SUCCESS
-               : ompi_mtl_adaptib_peer_first(ompi_comm_peer_lookup(comm, rank), peer);
-}
-
-/* The only peer that can send what a receive or a probe asks for; NULL for any source. */
-static inline int ompi_mtl_adaptib_source(struct ompi_communicator_t *comm, int src,
-                                          opal_common_adaptib_peer_t **peer)
-{
-    *peer = NULL;
-    return MPI_ANY_SOURCE == src ? OMPI_SUCCESS : ompi_mtl_adaptib_peer(comm, src, peer);
-}
 
 /* The source, tag and envelope that a receive or a probe asks for. Open MPI's own traffic has
  * negative tags other than MPI_ANY_TAG, and the core's ANY_TAG does not match negative ones. */

@@ -8,6 +8,7 @@
 #include "mtl_adaptib_request.h"
 
 int ompi_mtl_adaptib_cancel_request(struct ompi_request_t *request,
+                                    opal_common_adaptib_core_t *endpoint,
                                     opal_common_adaptib_request_t *core)
 {
     int rc;
@@ -16,7 +17,7 @@ int ompi_mtl_adaptib_cancel_request(struct ompi_request_t *request,
     if (REQUEST_COMPLETE(request)) {
         return OMPI_SUCCESS;
     }
-    rc = opal_common_adaptib_cancel(ompi_mtl_adaptib.core, core);
+    rc = opal_common_adaptib_cancel(endpoint, core);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         request->req_status._cancelled = true;
         core->complete(core);
@@ -32,5 +33,10 @@ int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t
 
     (void) mtl;
     (void) flag;
-    return ompi_mtl_adaptib_cancel_request(mtl_request->ompi_req, &request->core);
+    /* A send has none, and cannot be cancelled. */
+    if (NULL == request->endpoint) {
+        return OMPI_SUCCESS;
+    }
+    return ompi_mtl_adaptib_cancel_request(mtl_request->ompi_req, request->endpoint,
+                                           &request->core);
 }

@@ -149,6 +149,7 @@ static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS)
             rc);
         return NULL;
     }
+    ompi_mtl_adaptib.endpoints = opal_common_adaptib_endpoints(ompi_mtl_adaptib.core);
     prepare_btls(enable_progress_threads, enable_mpi_threads);
     return &ompi_mtl_adaptib.super;
 }

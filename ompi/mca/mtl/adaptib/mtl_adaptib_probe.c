@@ -10,7 +10,7 @@
 #include "ompi/message/message.h"
 #include "opal/runtime/opal_progress.h"
 
-#include "mtl_adaptib.h"
+#include "mtl_adaptib_way.h"
 
 static void set_status(struct ompi_status_public_t *status,
                        const opal_common_adaptib_probe_t *found)
@@ -28,19 +28,19 @@ int ompi_mtl_adaptib_iprobe(struct mca_mtl_base_module_t *mtl, struct ompi_commu
                             int src, int tag, int *flag, struct ompi_status_public_t *status)
 {
     const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
-    opal_common_adaptib_peer_t *peer;
+    mtl_adaptib_way_t way;
     opal_common_adaptib_probe_t found;
     int rc;
 
     (void) mtl;
-    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    rc = ompi_mtl_adaptib_way_from(comm, src, tag, &way);
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
         return rc;
     }
-    rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, peer, &envelope, &found);
+    rc = opal_common_adaptib_probe(way.core, way.peer, &envelope, &found);
     if (OPAL_COMMON_ADAPTIB_NOT_FOUND == rc) {
         opal_progress();
-        rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, peer, &envelope, &found);
+        rc = opal_common_adaptib_probe(way.core, way.peer, &envelope, &found);
     }
     *flag = OPAL_COMMON_ADAPTIB_SUCCESS == rc;
     if (*flag) {
@@ -55,7 +55,7 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
 {
     const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
     opal_common_adaptib_message_t *taken = NULL;
-    opal_common_adaptib_peer_t *peer;
+    mtl_adaptib_way_t way;
     opal_common_adaptib_probe_t found;
     ompi_message_t *handle;
     int rc;
@@ -63,7 +63,7 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
     (void) mtl;
     *matched = 0;
     *message = MPI_MESSAGE_NULL;
-    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    rc = ompi_mtl_adaptib_way_from(comm, src, tag, &way);
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
         return rc;
     }
@@ -72,11 +72,10 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
     if (NULL == handle) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, peer, &envelope, &found, &taken);
+    rc = opal_common_adaptib_matched_probe(way.core, way.peer, &envelope, &found, &taken);
     if (OPAL_COMMON_ADAPTIB_NOT_FOUND == rc) {
         opal_progress();
-        rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, peer, &envelope, &found,
-                                               &taken);
+        rc = opal_common_adaptib_matched_probe(way.core, way.peer, &envelope, &found, &taken);
     }
     if (OPAL_COMMON_ADAPTIB_SUCCESS != rc) {
         ompi_message_return(handle);
@@ -84,7 +83,7 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
                                                    : opal_common_adaptib_mca_error(rc);
     }
     handle->comm = comm;
-    handle->req_ptr = taken;
+    handle->req_ptr = ompi_mtl_adaptib_mark(taken, opal_common_adaptib_endpoint_index(way.core));
     handle->peer = found.source;
     handle->count = found.bytes;
     set_status(status, &found);

@@ -30,21 +30,22 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
 {
     mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
     opal_common_adaptib_envelope_t envelope;
-    opal_common_adaptib_peer_t *peer;
+    mtl_adaptib_way_t way;
     opal_common_adaptib_data_t data;
     size_t bytes;
     int rc;
 
     (void) mtl;
-    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    rc = ompi_mtl_adaptib_way_from(comm, src, tag, &way);
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
         return rc;
     }
+    request->endpoint = way.core;
     opal_convertor_get_packed_size(convertor, &bytes);
     if (OPAL_LIKELY(0 == bytes || ompi_mtl_adaptib_is_contiguous(convertor))) {
         request->core.complete = receive_complete;
         rc = ompi_mtl_adaptib_recv_contig(
-            comm, src, tag, peer,
+            comm, src, tag, &way,
             ompi_mtl_adaptib_base(convertor->pBaseBuf + convertor->pDesc->true_lb, bytes), bytes,
             &request->core);
         return ompi_mtl_adaptib_started(rc, request);
@@ -52,7 +53,7 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     request->core.complete = stream_receive_complete;
     envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
     ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
-    rc = opal_common_adaptib_receive(ompi_mtl_adaptib.core, peer, &envelope, &data, &request->core);
+    rc = opal_common_adaptib_receive(way.core, way.peer, &envelope, &data, &request->core);
     return ompi_mtl_adaptib_stream_started(rc, request);
 }
 
@@ -60,14 +61,16 @@ int ompi_mtl_adaptib_imrecv(struct mca_mtl_base_module_t *mtl, struct opal_conve
                             struct ompi_message_t **message, struct mca_mtl_request_t *mtl_request)
 {
     mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
-    opal_common_adaptib_message_t *taken = (*message)->req_ptr;
+    opal_common_adaptib_core_t *endpoint;
+    opal_common_adaptib_message_t *taken = ompi_mtl_adaptib_taken((*message)->req_ptr, &endpoint);
     opal_common_adaptib_data_t data;
     int rc;
 
     (void) mtl;
     request->core.complete = stream_receive_complete;
+    request->endpoint = endpoint;
     ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
-    rc = opal_common_adaptib_matched_receive(ompi_mtl_adaptib.core, taken, &data, &request->core);
+    rc = opal_common_adaptib_matched_receive(endpoint, taken, &data, &request->core);
     if (OPAL_LIKELY(rc >= 0)) {
         ompi_message_return(*message);
         *message = MPI_MESSAGE_NULL;

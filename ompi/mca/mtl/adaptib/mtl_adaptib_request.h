@@ -14,13 +14,15 @@
 #include "ompi/request/request.h"
 
 #include "mtl_adaptib_data.h"
+#include "mtl_adaptib_way.h"
 
 BEGIN_C_DECLS
 
 typedef struct {
     struct mca_mtl_request_t super;
     opal_common_adaptib_request_t core;
-    mtl_adaptib_stream_t stream; /* unused, and so untouched, in contiguous receives */
+    opal_common_adaptib_core_t *endpoint; /* receives: theirs */
+    mtl_adaptib_stream_t stream;          /* unused, and so untouched, in contiguous receives */
 } mca_mtl_adaptib_request_t;
 
 static inline mca_mtl_adaptib_request_t *
@@ -63,23 +65,21 @@ static inline void ompi_mtl_adaptib_received(ompi_status_public_t *status,
 static inline bool ompi_mtl_adaptib_try_send(struct ompi_communicator_t *comm, int dest, int tag,
                                              const void *base, size_t bytes)
 {
-    opal_common_adaptib_peer_t *peer;
+    mtl_adaptib_way_t way;
 
-    return OPAL_LIKELY(ompi_mtl_adaptib_known_peer(comm, dest, &peer))
+    return OPAL_LIKELY(ompi_mtl_adaptib_known_way(comm, dest, comm->c_my_rank, tag, &way))
            && OPAL_COMMON_ADAPTIB_COMPLETE
-                  == opal_common_adaptib_try_send(ompi_mtl_adaptib.core, peer,
+                  == opal_common_adaptib_try_send(way.core, way.peer,
                                                   OPAL_COMMON_ADAPTIB_COMM_CID(comm),
                                                   comm->c_my_rank, tag, base, bytes);
 }
 
-/* Starts a receive of contiguous data from `peer` (ompi_mtl_adaptib_source); returns the core's
- * code. */
+/* Starts a receive of contiguous data (ompi_mtl_adaptib_way_from); returns the core's code. */
 static inline int ompi_mtl_adaptib_recv_contig(struct ompi_communicator_t *comm, int src, int tag,
-                                               opal_common_adaptib_peer_t *peer, void *base,
+                                               const mtl_adaptib_way_t *way, void *base,
                                                size_t bytes, opal_common_adaptib_request_t *request)
 {
-    return opal_common_adaptib_recv_contig(ompi_mtl_adaptib.core, peer,
-                                           OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+    return opal_common_adaptib_recv_contig(way->core, way->peer, OPAL_COMMON_ADAPTIB_COMM_CID(comm),
                                            ompi_mtl_adaptib_wanted_source(src),
                                            ompi_mtl_adaptib_wanted_tag(tag), base, bytes, request);
 }
@@ -87,6 +87,7 @@ static inline int ompi_mtl_adaptib_recv_contig(struct ompi_communicator_t *comm,
 /* Cancels a receive that is not matched yet, and runs its completion function. A request that is
  * complete, or will complete, stays as it is. */
 int ompi_mtl_adaptib_cancel_request(struct ompi_request_t *request,
+                                    opal_common_adaptib_core_t *endpoint,
                                     opal_common_adaptib_request_t *core);
 
 /* Finishes a call of the core that returned `rc`: completes a request that is already done, through

@@ -75,13 +75,13 @@ static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
         .tag = tag,
     };
     opal_common_adaptib_data_t data;
-    opal_common_adaptib_peer_t *peer;
+    mtl_adaptib_way_t way;
 
-    if (OPAL_UNLIKELY(OMPI_SUCCESS != ompi_mtl_adaptib_peer(comm, dest, &peer))) {
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != ompi_mtl_adaptib_way_to(comm, dest, tag, &way))) {
         return OPAL_COMMON_ADAPTIB_UNREACHABLE;
     }
     ompi_mtl_adaptib_send_data(&data, convertor, stream);
-    return opal_common_adaptib_send(ompi_mtl_adaptib.core, peer, &envelope, &data, mode,
+    return opal_common_adaptib_send(way.core, way.peer, &envelope, &data, mode,
                                     op_kind_of(tag, blocking), request);
 }
 
@@ -144,6 +144,7 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
         return OMPI_SUCCESS;
     }
     request->core.complete = isend_complete;
+    request->endpoint = NULL;
     request->stream.layout = NULL;
     rc = start(comm, dest, tag, convertor, core_mode_of(mode, refused), blocking, &request->stream,
                &request->core);

@@ -34,6 +34,7 @@ typedef struct {
     int32_t state;         /* receive_state_t */
     const char *completer; /* in RECEIVE_DONE: `this_thread` of the thread that completes it */
     opal_common_adaptib_request_t core;
+    opal_common_adaptib_core_t *endpoint;
 } receive_t;
 
 static struct {
@@ -185,7 +186,9 @@ static int receive_free(ompi_request_t **request)
 static int receive_cancel(ompi_request_t *request, int flag)
 {
     (void) flag;
-    return ompi_mtl_adaptib_cancel_request(request, &((receive_t *) request)->core);
+    receive_t *receive = (receive_t *) request;
+
+    return ompi_mtl_adaptib_cancel_request(request, receive->endpoint, &receive->core);
 }
 
 static void receive_construct(receive_t *receive)
@@ -213,12 +216,11 @@ static inline void prepare(receive_t *receive, ompi_communicator_t *comm)
 }
 
 static inline int start(receive_t *receive, void *buf, size_t count, ompi_datatype_t *datatype,
-                        int src, int tag, ompi_communicator_t *comm,
-                        opal_common_adaptib_peer_t *peer)
+                        int src, int tag, ompi_communicator_t *comm, const mtl_adaptib_way_t *way)
 {
     const size_t bytes = count * datatype->super.size;
 
-    return ompi_mtl_adaptib_recv_contig(comm, src, tag, peer, place_of(buf, datatype, bytes), bytes,
+    return ompi_mtl_adaptib_recv_contig(comm, src, tag, way, place_of(buf, datatype, bytes), bytes,
                                         &receive->core);
 }
 
@@ -238,14 +240,15 @@ static __opal_attribute_noinline__ int not_just_started(int rc, receive_t *recei
 
 static inline __opal_attribute_always_inline__ int
 start_receive(receive_t *receive, void *buf, size_t count, ompi_datatype_t *datatype, int src,
-              int tag, ompi_communicator_t *comm, opal_common_adaptib_peer_t *peer,
+              int tag, ompi_communicator_t *comm, const mtl_adaptib_way_t *way,
               ompi_request_t **request)
 {
     int rc;
 
     prepare(receive, comm);
+    receive->endpoint = way->core;
     OBJ_RETAIN(comm);
-    rc = start(receive, buf, count, datatype, src, tag, comm, peer);
+    rc = start(receive, buf, count, datatype, src, tag, comm, way);
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
         return not_just_started(rc, receive, request);
     }
@@ -258,14 +261,14 @@ static __opal_attribute_noinline__ int irecv_with_care(void *buf, size_t count,
                                                        ompi_communicator_t *comm,
                                                        ompi_request_t **request)
 {
-    opal_common_adaptib_peer_t *peer;
+    mtl_adaptib_way_t way;
     receive_t *receive;
     int rc;
 
     if (!is_contiguous(datatype, count)) {
         return shortcut.pml.pml_irecv(buf, count, datatype, src, tag, comm, request);
     }
-    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    rc = ompi_mtl_adaptib_way_from(comm, src, tag, &way);
     if (OMPI_SUCCESS != rc) {
         return rc;
     }
@@ -273,19 +276,21 @@ static __opal_attribute_noinline__ int irecv_with_care(void *buf, size_t count,
     if (NULL == receive) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    return start_receive(receive, buf, count, datatype, src, tag, comm, peer, request);
+    return start_receive(receive, buf, count, datatype, src, tag, comm, &way, request);
 }
 
 static int shortcut_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                           ompi_communicator_t *comm, ompi_request_t **request)
 {
-    opal_common_adaptib_peer_t *peer = NULL;
+    mtl_adaptib_way_t way = {ompi_mtl_adaptib.core, NULL};
 
     if (OPAL_LIKELY(is_contiguous(datatype, count) && !opal_using_threads()
                     && !opal_lifo_is_empty(&shortcut.receives.super)
-                    && (MPI_ANY_SOURCE == src || ompi_mtl_adaptib_known_peer(comm, src, &peer)))) {
+                    && (MPI_ANY_SOURCE == src
+                            ? 1 == ompi_mtl_adaptib.endpoints
+                            : ompi_mtl_adaptib_known_way(comm, src, src, tag, &way)))) {
         receive_t *receive = (receive_t *) opal_lifo_pop_st(&shortcut.receives.super);
-        return start_receive(receive, buf, count, datatype, src, tag, comm, peer, request);
+        return start_receive(receive, buf, count, datatype, src, tag, comm, &way, request);
     }
     return irecv_with_care(buf, count, datatype, src, tag, comm, request);
 }
@@ -303,21 +308,22 @@ static void blocking_complete(opal_common_adaptib_request_t *request)
 static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                          ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    opal_common_adaptib_peer_t *peer;
+    mtl_adaptib_way_t way;
     receive_t receive;
     int rc;
 
     if (OPAL_UNLIKELY(!is_contiguous(datatype, count))) {
         return shortcut.pml.pml_recv(buf, count, datatype, src, tag, comm, status);
     }
-    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    rc = ompi_mtl_adaptib_way_from(comm, src, tag, &way);
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
         return rc;
     }
     prepare(&receive, comm);
     receive.super.req_type = OMPI_REQUEST_PML;
     receive.core.complete = blocking_complete;
-    rc = start(&receive, buf, count, datatype, src, tag, comm, peer);
+    receive.endpoint = way.core;
+    rc = start(&receive, buf, count, datatype, src, tag, comm, &way);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         ompi_mtl_adaptib_wait_completion(&receive.super);
     } else if (OPAL_COMMON_ADAPTIB_COMPLETE == rc) {

@@ -86,6 +86,10 @@ opal_common_adaptib_core_t* opal_common_adaptib_endpoint(opal_common_adaptib_cor
     return index < core->process.endpoints() ? core->process.endpoint(index) : nullptr;
 }
 
+uint32_t opal_common_adaptib_endpoint_index(opal_common_adaptib_core_t* core) noexcept {
+    return core->index;
+}
+
 namespace {
 
 constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};

@@ -3,6 +3,7 @@
 // May touch: every folder of the core; no header of Open MPI.
 #include "common_adaptib_two_sided.h"
 
+#include "base/process_name.h"
 #include "interface/handle.h"
 #include "protocol/ring_sends.h"
 
@@ -139,6 +140,8 @@ int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
         return nothing_found(core, from);
     }
     *found = probe_of(*taken);
+    static_assert(BlockPool::kAlignment % OPAL_COMMON_ADAPTIB_MESSAGE_ALIGNMENT == 0 &&
+                  kMaxEndpoints <= OPAL_COMMON_ADAPTIB_MESSAGE_ALIGNMENT);
     *message = reinterpret_cast<opal_common_adaptib_message_t*>(taken);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }

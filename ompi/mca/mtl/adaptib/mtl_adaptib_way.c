@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The way of a message where a process has several endpoints, and at first contact
+ * (mtl_adaptib_way.h).
+ */
+#include "ompi_config.h"
+
+#include <stdlib.h>
+
+#include "ompi/info/info.h"
+
+#include "mtl_adaptib_way.h"
+
+/* Open MPI exports it, but not in each of its builds. */
+#pragma weak ompi_comm_assert_subscribe
+
+/* What is kept of a communicator in c_pml_comm, which pml/cm leaves to the MTL: its key, and whether
+ * it is spread. */
+enum {
+    SPREAD = 1,
+    KEY_SHIFT = 1
+};
+
+static inline uintptr_t word_of(const struct ompi_communicator_t *comm)
+{
+    return (uintptr_t) comm->c_pml_comm;
+}
+
+static uint32_t key_of(const struct ompi_communicator_t *comm, int source, int tag)
+{
+    const uintptr_t word = word_of(comm);
+    const uint32_t key = (uint32_t) (word >> KEY_SHIFT);
+
+    return 0 != (word & SPREAD) && tag >= 0 ? key + (uint32_t) source + (uint32_t) tag : key;
+}
+
+static bool has_no_wildcards(struct ompi_communicator_t *comm)
+{
+    if (NULL == ompi_comm_assert_subscribe) {
+        return false;
+    }
+    ompi_comm_assert_subscribe(comm, OMPI_COMM_ASSERT_NO_ANY_SOURCE);
+    ompi_comm_assert_subscribe(comm, OMPI_COMM_ASSERT_NO_ANY_TAG);
+    return OMPI_COMM_CHECK_ASSERT_NO_ANY_SOURCE(comm) && OMPI_COMM_CHECK_ASSERT_NO_ANY_TAG(comm);
+}
+
+void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm)
+{
+    uint32_t key = (uint32_t) OPAL_COMMON_ADAPTIB_COMM_CID(comm);
+    char text[16];
+
+    if (NULL != comm->super.s_info
+        && opal_common_adaptib_info_get(comm->super.s_info, "adaptib_endpoint", text,
+                                        sizeof(text))) {
+        key = (uint32_t) strtoul(text, NULL, 0);
+    }
+    comm->c_pml_comm =
+        (void *) ((uintptr_t) key << KEY_SHIFT | (has_no_wildcards(comm) ? SPREAD : 0));
+}
+
+opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm)
+{
+    return opal_common_adaptib_endpoint(ompi_mtl_adaptib.core,
+                                        key_of(comm, 0, -1) % ompi_mtl_adaptib.endpoints);
+}
+
+static mtl_adaptib_peers_t *table_of(void *entry)
+{
+    return (mtl_adaptib_peers_t *) ((uintptr_t) entry & ~(uintptr_t) 1);
+}
+
+/* Replaces an empty entry; returns the one that is there then, as another thread may be faster. */
+static void *set_entry(void **entry, void *made, bool is_table)
+{
+    void *there = NULL;
+
+    if (__atomic_compare_exchange_n(entry, &there, made, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        return made;
+    }
+    if (is_table) {
+        free(table_of(made));
+    }
+    return there;
+}
+
+/* Contacts a process for the first time. */
+static int make_entry(struct ompi_proc_t *proc, void **entry)
+{
+    const uint64_t name = opal_common_adaptib_mca_name(proc->super.proc_name);
+    uint32_t count = 1;
+    mtl_adaptib_peers_t *table;
+    opal_common_adaptib_peer_t *peer;
+    int rc;
+
+    /* An unknown process has one endpoint, whose look-up says what is wrong. */
+    (void) opal_common_adaptib_peer_endpoints(ompi_mtl_adaptib.core, name, &count);
+    count = count > ompi_mtl_adaptib.endpoints ? count : ompi_mtl_adaptib.endpoints;
+    if (1 == count) {
+        rc = opal_common_adaptib_peer_get(ompi_mtl_adaptib.core, name, &peer);
+        if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
+            (void) set_entry(entry, peer, false);
+        }
+        return rc;
+    }
+    table = calloc(1, sizeof(*table) + count * sizeof(table->peers[0]));
+    if (NULL == table) {
+        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    }
+    table->count = count;
+    (void) set_entry(entry, (void *) ((uintptr_t) table | 1), true);
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+static int find_in_table(mtl_adaptib_peers_t *table, struct ompi_proc_t *proc, uint32_t key,
+                         mtl_adaptib_way_t *way)
+{
+    opal_common_adaptib_peer_t **slot = &table->peers[key % table->count];
+    uint32_t theirs = 1;
+    int rc;
+
+    way->core =
+        opal_common_adaptib_endpoint(ompi_mtl_adaptib.core, key % ompi_mtl_adaptib.endpoints);
+    way->peer = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    if (OPAL_LIKELY(NULL != way->peer)) {
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    const uint64_t name = opal_common_adaptib_mca_name(proc->super.proc_name);
+    (void) opal_common_adaptib_peer_endpoints(way->core, name, &theirs);
+    rc = opal_common_adaptib_peer_at(way->core, name, key % theirs, &way->peer);
+    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
+        __atomic_store_n(slot, way->peer, __ATOMIC_RELEASE);
+    }
+    return rc;
+}
+
+int ompi_mtl_adaptib_way_with_care(struct ompi_communicator_t *comm, struct ompi_proc_t *proc,
+                                   int source, int tag, mtl_adaptib_way_t *way)
+{
+    void **entry = &proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
+    void *there = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
+    int rc = OPAL_COMMON_ADAPTIB_SUCCESS;
+
+    if (NULL == there) {
+        rc = make_entry(proc, entry);
+        if (OPAL_COMMON_ADAPTIB_SUCCESS != rc) {
+            return opal_common_adaptib_mca_error(rc);
+        }
+        there = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
+    }
+    if (ompi_mtl_adaptib_is_table(there)) {
+        rc = find_in_table(table_of(there), proc, key_of(comm, source, tag), way);
+        return opal_common_adaptib_mca_error(rc);
+    }
+    way->core = ompi_mtl_adaptib.core;
+    way->peer = there;
+    return OMPI_SUCCESS;
+}
+
+void ompi_mtl_adaptib_ways_release(struct ompi_proc_t *proc)
+{
+    void *there = __atomic_exchange_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], NULL,
+                                      __ATOMIC_ACQ_REL);
+    mtl_adaptib_peers_t *table;
+
+    if (!ompi_mtl_adaptib_is_table(there)) {
+        if (NULL != there) {
+            opal_common_adaptib_peer_release(ompi_mtl_adaptib.core, there);
+        }
+        return;
+    }
+    table = table_of(there);
+    for (uint32_t key = 0; key < table->count; ++key) {
+        if (NULL != table->peers[key]) {
+            opal_common_adaptib_peer_release(
+                opal_common_adaptib_endpoint(ompi_mtl_adaptib.core,
+                                             key % ompi_mtl_adaptib.endpoints),
+                table->peers[key]);
+        }
+    }
+    free(table);
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The way of a message: the endpoint of this process that carries it (the parameter `endpoints`),
+ * and the peer there.
+ *
+ * A communicator has a key, the same in all its processes: its number, or the value of its info key
+ * "adaptib_endpoint". Its messages go from endpoint (key modulo the sender's number of endpoints) to
+ * endpoint (key modulo the receiver's), so order, wildcards and probes stay within one endpoint. A
+ * communicator that is made with the info keys mpi_assert_no_any_source and mpi_assert_no_any_tag
+ * is spread: to the key of its messages, the rank of the sender and the tag are added, except for
+ * Open MPI's own messages, whose tags are negative. MPI allows an implementation to require that
+ * all processes give such keys alike, and this one does. Keys are read when the communicator is
+ * made; later changes have no effect.
+ *
+ * Both numbers are powers of two, so the key modulo the larger one names both ends.
+ *
+ * Threads: any.
+ *
+ * May touch: Open MPI's headers and the common glue.
+ */
+#ifndef MTL_ADAPTIB_WAY_H
+#define MTL_ADAPTIB_WAY_H
+
+#include "mtl_adaptib.h"
+
+BEGIN_C_DECLS
+
+typedef struct {
+    opal_common_adaptib_core_t *core; /* the endpoint */
+    opal_common_adaptib_peer_t *peer; /* NULL: any source */
+} mtl_adaptib_way_t;
+
+/* The peers of a process where it or this process has several endpoints. */
+typedef struct {
+    uint32_t count; /* a power of two */
+    opal_common_adaptib_peer_t *peers[];
+} mtl_adaptib_peers_t;
+
+/* Reads the keys of a new communicator. */
+void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm);
+
+/* Releases the peers of a process. */
+void ompi_mtl_adaptib_ways_release(struct ompi_proc_t *proc);
+
+/* Finds the way at first contact, or where there are several endpoints. */
+int ompi_mtl_adaptib_way_with_care(struct ompi_communicator_t *comm, struct ompi_proc_t *proc,
+                                   int source, int tag, mtl_adaptib_way_t *way);
+/* The endpoint of a message from any source, or with any tag. */
+opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm);
+
+/* What Open MPI keeps for a process: a peer, or with the lowest bit set a mtl_adaptib_peers_t. */
+static inline bool ompi_mtl_adaptib_is_table(const void *entry)
+{
+    return 0 != ((uintptr_t) entry & 1);
+}
+
+/* The way of a message of process number `source` of the communicator, to or from process number
+ * `rank`. Returns false if it is not found at once. */
+static inline __opal_attribute_always_inline__ bool
+ompi_mtl_adaptib_known_way(struct ompi_communicator_t *comm, int rank, int source, int tag,
+                           mtl_adaptib_way_t *way)
+{
+    struct ompi_proc_t *proc = ompi_group_peer_lookup_existing(comm->c_remote_group, rank);
+
+    if (OPAL_UNLIKELY(NULL == proc)) {
+        return false;
+    }
+    way->core = ompi_mtl_adaptib.core;
+    way->peer =
+        __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], __ATOMIC_ACQUIRE);
+    if (OPAL_UNLIKELY(ompi_mtl_adaptib_is_table(way->peer))) {
+        return OMPI_SUCCESS == ompi_mtl_adaptib_way_with_care(comm, proc, source, tag, way);
+    }
+    return NULL != way->peer;
+}
+
+static inline int ompi_mtl_adaptib_way(struct ompi_communicator_t *comm, int rank, int source,
+                                       int tag, mtl_adaptib_way_t *way)
+{
+    return OPAL_LIKELY(ompi_mtl_adaptib_known_way(comm, rank, source, tag, way))
+               ? OMPI_SUCCESS
+               : ompi_mtl_adaptib_way_with_care(comm, ompi_comm_peer_lookup(comm, rank), source,
+                                                tag, way);
+}
+
+/* The way of a message that this process sends. */
+static inline int ompi_mtl_adaptib_way_to(struct ompi_communicator_t *comm, int dest, int tag,
+                                          mtl_adaptib_way_t *way)
+{
+    return ompi_mtl_adaptib_way(comm, dest, comm->c_my_rank, tag, way);
+}
+
+/* The way of a message that a receive or a probe asks for. */
+static inline int ompi_mtl_adaptib_way_from(struct ompi_communicator_t *comm, int src, int tag,
+                                            mtl_adaptib_way_t *way)
+{
+    if (MPI_ANY_SOURCE == src) {
+        way->core = OPAL_LIKELY(1 == ompi_mtl_adaptib.endpoints)
+                        ? ompi_mtl_adaptib.core
+                        : ompi_mtl_adaptib_core_with_care(comm);
+        way->peer = NULL;
+        return OMPI_SUCCESS;
+    }
+    return ompi_mtl_adaptib_way(comm, src, src, tag, way);
+}
+
+/* A message that a matched probe took: the core's handle, and in the lowest bits the number of its
+ * endpoint. */
+static inline void *ompi_mtl_adaptib_mark(opal_common_adaptib_message_t *taken, uint32_t endpoint)
+{
+    return (void *) ((uintptr_t) taken | endpoint);
+}
+
+static inline opal_common_adaptib_message_t *
+ompi_mtl_adaptib_taken(void *marked, opal_common_adaptib_core_t **endpoint)
+{
+    const uintptr_t mark = (uintptr_t) marked % OPAL_COMMON_ADAPTIB_MESSAGE_ALIGNMENT;
+
+    *endpoint = opal_common_adaptib_endpoint(ompi_mtl_adaptib.core, (uint32_t) mark);
+    return (opal_common_adaptib_message_t *) ((uintptr_t) marked - mark);
+}
+
+END_C_DECLS
+
+#endif /* MTL_ADAPTIB_WAY_H */
