@@ -51,9 +51,9 @@ protected:
         bool operator==(const Arrived&) const = default;
     };
 
-    explicit CoreParts(bool fault_tolerance = true)
-        : paths_(PathRepository::Options{fault_tolerance, "here", &clock()}, rails(), counters(),
-                 *this) {
+    explicit CoreParts(bool fault_tolerance = true, LinkLayer link = LinkLayer::infiniband)
+        : world_(link), paths_(PathRepository::Options{fault_tolerance, "here", &clock()}, rails(),
+                               counters(), *this) {
         protocol_.listen([](void* self, Peer& peer, std::uint8_t tag, const std::byte*,
                             Bytes) { static_cast<CoreParts*>(self)->on_active(peer, tag); },
                          this);
@@ -67,7 +67,7 @@ protected:
     std::unique_ptr<Peer> peer(std::uint64_t name) {
         ProcessAddress address = world_.peer->contact.address;
         address.name = name;
-        auto made = std::make_unique<Peer>(address, world_.peer->contact.route, *world_.channel,
+        auto made = std::make_unique<Peer>(address, world_.peer->contact.route, channel_,
                                            Bytes{4096}, counters());
         made->contact.datagram.handle = std::make_unique<StandingHandle>();
         return made;
@@ -128,7 +128,8 @@ protected:
         return options;
     }
 
-    ReachablePeer world_{LinkLayer::infiniband};
+    ReachablePeer world_;
+    DatagramChannel& channel_ = *world_.channel;
     AttendedClock attended_{world_.clock};
     Random random_{1};
     Liveness liveness_{std::chrono::seconds{10}};
