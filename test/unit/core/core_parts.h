@@ -107,6 +107,14 @@ protected:
         protocol_.on_peer_failed(peer, why);
     }
 
+    std::vector<std::unique_ptr<CompletionQueue>> completion_queues() {
+        std::vector<std::unique_ptr<CompletionQueue>> queues(rails().size());
+        for (std::size_t rail = 0; rail < queues.size(); ++rail) {
+            EXPECT_TRUE(rails()[rail]->create_cq(1, queues[rail]).ok());
+        }
+        return queues;
+    }
+    // There is room for one connection.
     ConnectOptions connect_options() {
         ConnectOptions options;
         options.self = 1;
@@ -135,7 +143,8 @@ protected:
     Liveness liveness_{std::chrono::seconds{10}};
     ConnectEvents connect_events_;
     std::vector<RailRange> ranges_{{0, 2}};
-    ConnectionManager connections_{connect_options(), rails(), {}, counters(), connect_events_};
+    std::vector<std::unique_ptr<CompletionQueue>> cqs_ = completion_queues();
+    ConnectionManager connections_{connect_options(), rails(), cqs_, counters(), connect_events_};
     Protocol protocol_{protocol_options(), rails(), ranges_, connections_, counters(), *this};
     PathRepository paths_;
     DatagramPaths datagram_paths_{rails(), paths_, liveness_, *this};
