@@ -40,6 +40,12 @@ private:
     Status says_;
 };
 
+struct PartsOptions {
+    bool fault_tolerance = true;
+    LinkLayer link = LinkLayer::infiniband;
+    std::vector<RailRange> fabrics{{0, 2}}; // the rails of each
+};
+
 class CoreParts : public testing::Test,
                   public ProtocolListener,
                   public PathObserver,
@@ -51,9 +57,10 @@ protected:
         bool operator==(const Arrived&) const = default;
     };
 
-    explicit CoreParts(bool fault_tolerance = true, LinkLayer link = LinkLayer::infiniband)
-        : world_(link), paths_(PathRepository::Options{fault_tolerance, "here", &clock()}, rails(),
-                               counters(), *this) {
+    explicit CoreParts(const PartsOptions& options = {})
+        : world_(options.link), ranges_(options.fabrics),
+          paths_(PathRepository::Options{options.fault_tolerance, "here", &clock()}, rails(),
+                 counters(), *this) {
         protocol_.listen([](void* self, Peer& peer, std::uint8_t tag, const std::byte*,
                             Bytes) { static_cast<CoreParts*>(self)->on_active(peer, tag); },
                          this);
@@ -142,7 +149,7 @@ protected:
     Random random_{1};
     Liveness liveness_{std::chrono::seconds{10}};
     ConnectEvents connect_events_;
-    std::vector<RailRange> ranges_{{0, 2}};
+    std::vector<RailRange> ranges_; // of the fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_ = completion_queues();
     ConnectionManager connections_{connect_options(), rails(), cqs_, counters(), connect_events_};
     Protocol protocol_{protocol_options(), rails(), ranges_, connections_, counters(), *this};

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 class FabricEventsTest : public KnownPeers, public PathListener {
 protected:
-    explicit FabricEventsTest(bool fault_tolerance = true) : KnownPeers(fault_tolerance) {}
+    explicit FabricEventsTest(const PartsOptions& options = {}) : KnownPeers(options) {}
 
     // A peer that is connected over one path, whose ring goes over that rail.
     Peer& connected_over(std::uint32_t rail, std::uint64_t name, bool repairable) {
@@ -56,7 +56,7 @@ protected:
 
 class FabricEventsWithoutRepairs : public FabricEventsTest {
 protected:
-    FabricEventsWithoutRepairs() : FabricEventsTest(false) {}
+    FabricEventsWithoutRepairs() : FabricEventsTest({.fault_tolerance = false}) {}
 };
 
 TEST_F(FabricEventsTest, APortErrorFailsThePeersThatLoseData) {
@@ -133,7 +133,7 @@ TEST_F(FabricEventsWithoutRepairs, AQueuePairsFailureIsLeftToItsCompletions) {
 }
 
 TEST_F(FabricEventsTest, AQueuePairOfDatagramsIsTheirs) {
-    happens(EventKind::qp_fatal, 1, channel_.qp_number(1));
+    happens(EventKind::qp_fatal, 1, fabrics_[0].datagrams->qp_number(1));
     EXPECT_TRUE(path_failures_.empty());
 }
 

@@ -23,6 +23,8 @@ namespace adaptib::test {
 
 class ReportingFabric final : public Fabric {
 public:
+    ReportingFabric() { rails_.push_back(std::make_unique<NamedRail>("m0:1")); }
+
     std::deque<Event> events;
     void note(const std::string& text) { notices_.push_back(text); }
 
@@ -42,12 +44,17 @@ protected:
     static constexpr std::uint64_t kSelf = 1;
     static constexpr std::uint64_t kKey = 99; // of all peers
 
-    explicit KnownPeers(bool fault_tolerance = true, LinkLayer link = LinkLayer::infiniband)
-        : CoreParts(fault_tolerance, link) {
-        fabrics_[0].datagrams = std::move(world_.channel);
-        fabrics_[0].rails = ranges_[0];
-        fabrics_[0].fabric = std::make_unique<ReportingFabric>();
-        fabrics_[0].addresses.resize(2);
+    explicit KnownPeers(const PartsOptions& options = {})
+        : CoreParts(options), fabrics_(ranges_.size()) {
+        for (std::size_t i = 0; i < fabrics_.size(); ++i) {
+            fabrics_[i].rails = ranges_[i];
+            fabrics_[i].fabric = std::make_unique<ReportingFabric>();
+            fabrics_[i].addresses.resize(ranges_[i].count);
+            EXPECT_TRUE(DatagramChannel::create(rails().subspan(ranges_[i].first, ranges_[i].count),
+                                                ranges_[i].first, {1, 2}, clock(), counters(),
+                                                fabrics_[i].datagrams)
+                            .ok());
+        }
         world_.first.reachable = world_.second.reachable = true;
         publish(kSelf);
     }
@@ -59,7 +66,6 @@ protected:
             }
         });
         directory_.clear();
-        world_.channel = std::move(fabrics_[0].datagrams);
     }
 
     ProcessAddress address_of(std::uint64_t name) {
@@ -106,7 +112,7 @@ protected:
         messages_.emplace_back(severity, text);
     };
     AddressTable table_;
-    std::vector<AttachedFabric> fabrics_{1};
+    std::vector<AttachedFabric> fabrics_;
     Routes routes_{
         {.self = kSelf, .host = "here", .left_out = "", .paths_per_port = 0}, rails(), ranges_};
     EndedProcesses ended_;

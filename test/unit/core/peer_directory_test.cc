@@ -12,7 +12,7 @@ using Why = PeerDirectory::Why;
 
 class PeerDirectoryTest : public KnownPeers {
 protected:
-    explicit PeerDirectoryTest(LinkLayer link = LinkLayer::infiniband) : KnownPeers(true, link) {}
+    explicit PeerDirectoryTest(const PartsOptions& options = {}) : KnownPeers(options) {}
 
     Status get(std::uint64_t name, Why why = Why::user) {
         peer_ = nullptr;
@@ -34,7 +34,7 @@ protected:
 
 class PeerDirectoryOfAHost : public PeerDirectoryTest {
 protected:
-    PeerDirectoryOfAHost() : PeerDirectoryTest(LinkLayer::memory) {}
+    PeerDirectoryOfAHost() : PeerDirectoryTest({.link = LinkLayer::memory}) {}
 };
 
 TEST_F(PeerDirectoryTest, FirstContactMakesThePeerAndLaterOnesFindIt) {
@@ -166,61 +166,44 @@ TEST_F(PeerDirectoryTest, WithOneFabricAPeerDoesAtomicsItself) {
 // Each rail is a fabric of its own: the first is nearer, and atomics go over the second.
 class PeerDirectoryOfTwoFabrics : public PeerDirectoryTest {
 protected:
-    PeerDirectoryOfTwoFabrics() {
-        fabrics_.resize(2);
-        fabrics_[1].rails = ranges[1];
-        EXPECT_TRUE(DatagramChannel::create(world_.second, {1, 2}, clock(), counters(),
-                                            fabrics_[1].datagrams)
-                        .ok());
-    }
-    ~PeerDirectoryOfTwoFabrics() override {
-        two.for_each([this](Peer& peer) { paths_.remove(peer); });
-        two.clear();
-    }
-
-    std::vector<RailRange> ranges{{0, 1}, {1, 1}};
-    Routes two_routes{
-        {.self = kSelf, .host = "here", .left_out = "", .paths_per_port = 0}, rails(), ranges};
-    PeerDirectory two{directory_options(),
-                      {fabrics_, two_routes, paths_, datagram_paths_, contacts_, ended_,
-                       connections_, protocol_, counters()}};
+    PeerDirectoryOfTwoFabrics() : PeerDirectoryTest({.fabrics = {{0, 1}, {1, 1}}}) {}
 };
 
 TEST_F(PeerDirectoryOfTwoFabrics, AtomicsHaveARecordOfTheirOwn) {
     publish(7);
-    ASSERT_TRUE(two.get(7, peer_, Why::user).ok());
+    ASSERT_TRUE(get(7).ok());
     EXPECT_EQ(peer_->contact.route.fabric, 0u);
     Peer* atomics = nullptr;
-    ASSERT_TRUE(two.get_for_atomics(*peer_, atomics).ok());
+    ASSERT_TRUE(directory_.get_for_atomics(*peer_, atomics).ok());
     ASSERT_NE(atomics, peer_);
     EXPECT_EQ(atomics->contact.route.fabric, 1u);
-    EXPECT_EQ(two.find(7, 0), peer_);
-    EXPECT_EQ(two.find(7, 1), atomics);
-    EXPECT_EQ(two.find_amo_peer(7), atomics);
+    EXPECT_EQ(directory_.find(7, 0), peer_);
+    EXPECT_EQ(directory_.find(7, 1), atomics);
+    EXPECT_EQ(directory_.find_amo_peer(7), atomics);
     Peer* again = nullptr;
-    ASSERT_TRUE(two.get_for_atomics(*peer_, again).ok());
+    ASSERT_TRUE(directory_.get_for_atomics(*peer_, again).ok());
     EXPECT_EQ(again, atomics);
     std::vector<Peer*> all;
-    two.for_each([&](Peer& peer) { all.push_back(&peer); });
+    directory_.for_each([&](Peer& peer) { all.push_back(&peer); });
     EXPECT_EQ(all, (std::vector<Peer*>{peer_, atomics}));
-    EXPECT_EQ(two.peers().size(), 1u);
+    EXPECT_EQ(directory_.peers().size(), 1u);
 }
 
 TEST_F(PeerDirectoryOfTwoFabrics, WhereTheLastFabricDoesNotReachThePeerItDoesThemItself) {
     world_.second.reachable = false;
     publish(7);
-    ASSERT_TRUE(two.get(7, peer_, Why::user).ok());
+    ASSERT_TRUE(get(7).ok());
     Peer* atomics = nullptr;
-    ASSERT_TRUE(two.get_for_atomics(*peer_, atomics).ok());
+    ASSERT_TRUE(directory_.get_for_atomics(*peer_, atomics).ok());
     EXPECT_EQ(atomics, peer_);
 }
 
 TEST_F(PeerDirectoryOfTwoFabrics, ADatagramOverTheOtherFabricIsForTheOtherRecord) {
     publish(7);
-    Peer* const sender = two.sender_of(1, 7, kKey);
+    Peer* const sender = directory_.sender_of(1, 7, kKey);
     ASSERT_NE(sender, nullptr);
-    EXPECT_EQ(sender, two.find_amo_peer(7));
-    EXPECT_EQ(two.sender_of(0, 7, kKey), two.find(7));
+    EXPECT_EQ(sender, directory_.find_amo_peer(7));
+    EXPECT_EQ(directory_.sender_of(0, 7, kKey), directory_.find(7));
 }
 
 } // namespace
