@@ -80,6 +80,17 @@ private:
     End end_{*this};
 };
 
+// A flow that is a member of `T` and calls one of its member functions when it is through.
+template <class T, void (T::*kFunction)()> class MemberFlow final : public Flow {
+public:
+    explicit MemberFlow(T& owner) : owner_(owner) {}
+
+private:
+    void on_through() override { (owner_.*kFunction)(); }
+
+    T& owner_;
+};
+
 class Flows {
 public:
     // Rates of links above 2^40 bytes/s count as 2^40 bytes/s.

@@ -23,21 +23,8 @@ Status RcQueuePair::connect(const QpAttributes& attributes) {
     if (path == nullptr) {
         return Status::error(Reason::unreachable);
     }
-    use_path(*path);
+    path_.use(engine_, *path);
     return kOk;
-}
-
-void RcQueuePair::use_path(Path& path) {
-    path_ = &path;
-    list_links(engine_, path, links_);
-}
-
-void RcQueuePair::list_links(const Engine& engine, const Path& path, std::vector<LinkIndex>& out) {
-    out.clear();
-    if (engine.link != kNoIndex) {
-        out.push_back(engine.link);
-    }
-    out.insert(out.end(), path.links.begin(), path.links.end());
 }
 
 Status RcQueuePair::check(const SendWork& work, Bytes& length) const {
@@ -150,18 +137,14 @@ void RcQueuePair::fail(WorkStatus status) {
 }
 
 void RcQueuePair::stop_sending() {
-    for (Event* event : {static_cast<Event*>(&flow_begins_), static_cast<Event*>(&arrives_),
-                         static_cast<Event*>(&settles_), static_cast<Event*>(&resumes_),
-                         static_cast<Event*>(&arms_), static_cast<Event*>(&migrated_)}) {
-        simulator_.cancel(*event);
+    simulator_.cancel(arrives_);
+    simulator_.cancel(settles_);
+    retries_.cancel();
+    migration_.cancel();
+    outgoing_.stop();
+    if (response_.active()) {
+        world_.network().flows().stop(response_);
     }
-    for (Stream* stream : {&flow_, &response_}) {
-        if (stream->active()) {
-            world_.network().flows().stop(*stream);
-        }
-    }
-    leaving_ = false;
-    pause_ = Pause::none;
     disconnect();
     let_requester_go();
 }
@@ -179,10 +162,27 @@ void RcQueuePair::flush_sends() {
 
 void RcQueuePair::forget_sends() {
     requests_.clear();
-    halted_ = false;
-    tries_ = rnr_tries_ = 0;
-    path_ = nullptr;
-    alternate_ = nullptr;
+    retries_.answered();
+    path_.clear();
+    migration_.forget_alternate();
+}
+
+// -------------------------------------------------------------------------------------------------
+// Migration
+
+Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mask) {
+    return migration_.modify(attributes, mask);
+}
+
+PathMigration* RcQueuePair::peer_migration() {
+    RcQueuePair* peer = target();
+    return peer == nullptr ? nullptr : &peer->migration_;
+}
+
+void RcQueuePair::take_path(Path& path, Nanoseconds done) {
+    take_back_unanswered();
+    path_.use(engine_, path);
+    retries_.wait(Pause::target_busy, done);
 }
 
 } // namespace adaptib::sim

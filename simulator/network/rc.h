@@ -5,31 +5,38 @@
 //     rc.cc          posting, states, completions
 //     rc_send.cc     requests leave: packets at once, long ones as flows; answers; retries
 //     rc_target.cc   a request arrives; serving_qp.h: rights, receives, memory
-//     rc_migration.cc  automatic path migration;  rc_dc.cc  the connection of a DC initiator
+//     rc_dc.cc       the connection of a DC initiator
+// Parts: requests.h, request_flow.h, retry_timer.h, flow_path.h, path_migration.h, dc_link.h.
 //
 // A request is queued, on the wire, arrived or answered (requests.h). The first queued one may be
-// on its way out as a flow (leaving_).
+// on its way out as a flow (request_flow.h).
 //
 // A request without an answer (path down, no target, no receive) is taken back with all after it
 // and sent again later; a request that had arrived but whose answer was lost is not carried out
 // twice.
 // Ownership: the caller's.  Threads: one.
-// Source: InfiniBand Architecture, vol. 1, 9.7 (reliable service), 17.2.8 (migration); Takagi et
-// al., 2.1 (DC).
+// Source: InfiniBand Architecture, vol. 1, 9.7 (reliable service); Takagi et al., 2.1 (DC).
 // May touch: base/, fabric/, simulator/network/.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "simulator/network/dc_link.h"
+#include "simulator/network/flow_path.h"
 #include "simulator/network/flows.h"
+#include "simulator/network/path_migration.h"
+#include "simulator/network/request_flow.h"
 #include "simulator/network/requests.h"
+#include "simulator/network/retry_timer.h"
 #include "simulator/network/serving_qp.h"
 
 namespace adaptib::sim {
 
-class RcQueuePair final : public ServingQueuePair {
+class RcQueuePair final : public ServingQueuePair,
+                          private RequestFlow::Listener,
+                          private RetryTimer::Listener,
+                          private PathMigration::Listener {
 public:
     RcQueuePair(SimRail& rail, const QpInit& init);
     ~RcQueuePair() override;
@@ -37,17 +44,7 @@ public:
     void path_changed() override;
 
 private:
-    // A flow of this queue pair.
-    class Stream final : public Flow {
-    public:
-        Stream(RcQueuePair& qp, void (RcQueuePair::*through)()) : qp_(qp), through_(through) {}
-
-    private:
-        void on_through() override { (qp_.*through_)(); }
-        RcQueuePair& qp_;
-        void (RcQueuePair::*through_)();
-    };
-    enum class Pause : std::uint8_t { none, no_answer, no_receive, target_busy, doorbell };
+    using Pause = RetryTimer::Pause;
 
     // rc.cc
     Status connect(const QpAttributes& attributes) override;
@@ -56,6 +53,9 @@ private:
     void stop_sending() override;
     void flush_sends() override;
     void forget_sends() override;
+    Status migrate_to(const QpAttributes& attributes, std::uint32_t mask) override;
+    PathMigration* peer_migration() override;
+    void take_path(Path& path, Nanoseconds done) override;
     void settle();
     void plan_settling();
     void finish_first(WorkStatus status);
@@ -67,12 +67,9 @@ private:
 
     // rc_send.cc
     void pump();
-    bool local_access(const Request& request);
-    void use_path(Path& path);
-    static void list_links(const Engine& engine, const Path& path, std::vector<LinkIndex>& out);
     void launch(Request& request);
-    void begin_flow();
-    void flow_through();
+    void on_flow_begins() override;
+    void on_flow_through() override;
     void add_to_wire(Request& request, Nanoseconds arrives);
     void arrivals();
     bool arrival(Request& request);
@@ -84,61 +81,39 @@ private:
     void no_answer();
     void no_receive(RcQueuePair& at, Request& request);
     void reject(Request& request, WorkStatus status, Nanoseconds after);
-    void wait(Pause why, Nanoseconds until);
-    void resume();
+    void on_retry(Pause why) override;
     void fail(WorkStatus status);
-    Nanoseconds timeout() const;
 
     // rc_target.cc
     RcQueuePair* target() const;
     std::uint32_t remote() const { return is_initiator() ? dc_.remote() : attributes_.remote_qp; }
     // Port that packets leave from and arrive at; after a migration it may differ from the rail's.
-    PortIndex port() const { return path_ == nullptr ? rail_.port() : path_->from; }
+    PortIndex port() const { return path_.get() == nullptr ? rail_.port() : path_->from; }
     void let_requester_go();
     Path* way_back(const RcQueuePair& at) const;
     std::span<const LinkIndex> links_back(const RcQueuePair& at);
     Outcome carry_out(RcQueuePair& at, Request& request, WorkStatus& refusal);
     void on_receive_posted() override;
 
-    // rc_migration.cc
-    Status migrate_to(const QpAttributes& attributes, std::uint32_t mask) override;
-    void try_to_arm();
-    void migrate();
-    void take_alternate();
-    void tell_migrated();
-
     // rc_dc.cc
     static DcLink* link_of(RcQueuePair* at) { return at == nullptr ? nullptr : &at->dc_; }
     bool is_heard(const Request& request);
     bool retarget(Request& request);
-    Nanoseconds occupy(const Path& path, Nanoseconds begin, Nanoseconds cost);
     void let_others_be_served();
     void disconnect();
     bool is_initiator() const { return type() == QpType::dc_initiator; }
 
     RequestList requests_;
-    bool leaving_ = false;
-    bool halted_ = false; // a request was refused or cannot be sent: nothing follows it
-    Pause pause_ = Pause::none;
-    std::uint32_t tries_ = 0;
-    std::uint32_t rnr_tries_ = 0;
-    Nanoseconds rnr_until_{0};
-    Path* path_ = nullptr;
-    std::vector<LinkIndex> links_;      // of a flow: the link of the engine, then those of the path
-    std::vector<LinkIndex> links_back_; // an initiator's, for the answers
+    FlowPath path_;
+    FlowPath way_back_; // an initiator's, for the answers
 
-    MemberEvent<RcQueuePair, &RcQueuePair::begin_flow> flow_begins_{*this};
     MemberEvent<RcQueuePair, &RcQueuePair::arrivals> arrives_{*this};
     MemberEvent<RcQueuePair, &RcQueuePair::settle> settles_{*this};
-    MemberEvent<RcQueuePair, &RcQueuePair::resume> resumes_{*this};
-    Stream flow_{*this, &RcQueuePair::flow_through};
-    Stream response_{*this, &RcQueuePair::response_through};
+    RequestFlow outgoing_{simulator_, world_.network().flows(), *this};
+    MemberFlow<RcQueuePair, &RcQueuePair::response_through> response_{*this};
 
-    // Migration.
-    Path* alternate_ = nullptr;
-    MemberEvent<RcQueuePair, &RcQueuePair::try_to_arm> arms_{*this};
-    MemberEvent<RcQueuePair, &RcQueuePair::tell_migrated> migrated_{*this};
-
+    RetryTimer retries_{simulator_, *this};
+    PathMigration migration_{rail_, *this, attributes_, *this};
     DcLink dc_; // path_ leads to an initiator's target
 };
 

@@ -9,8 +9,13 @@ namespace adaptib::sim {
 
 namespace {
 
-constexpr std::uint8_t kForEver = 7;       // rnr_retry
-constexpr std::uint8_t kUsualTimeout = 14; // interval of retries that never end (timeout 0)
+bool local_access(const RegionTable& regions, const Request& request) {
+    Bytes allocated = 0;
+    return (request.work.flags & kInline) != 0 ||
+           regions.allows(request.list(),
+                          request.returns_data() ? static_cast<std::uint32_t>(kLocalWrite) : 0u,
+                          allocated);
+}
 
 } // namespace
 
@@ -18,29 +23,21 @@ constexpr std::uint8_t kUsualTimeout = 14; // interval of retries that never end
 // Leaving
 
 void RcQueuePair::pump() {
-    while (state_ == QpState::ready_to_send && !process().dead() && !halted_ && !leaving_ &&
-           pause_ == Pause::none && requests_.sent() < requests_.size()) {
+    while (state_ == QpState::ready_to_send && !process().dead() && !requests_.halted() &&
+           !outgoing_.leaving() && !retries_.paused() && requests_.sent() < requests_.size()) {
         Request& request = requests_[requests_.sent()];
         if (!requests_.may_leave(request, attributes_.max_reads) ||
             (is_initiator() && (!is_heard(request) || !retarget(request)))) {
             return;
         }
-        if (!local_access(request)) {
+        if (!local_access(rail_.regions(), request)) {
             request.status = WorkStatus::local_protection_error;
-            halted_ = true;
+            requests_.halt();
             add_to_wire(request, simulator_.now());
             return;
         }
         launch(request);
     }
-}
-
-bool RcQueuePair::local_access(const Request& request) {
-    Bytes allocated = 0;
-    return (request.work.flags & kInline) != 0 ||
-           rail_.regions().allows(
-               request.list(),
-               request.returns_data() ? static_cast<std::uint32_t>(kLocalWrite) : 0u, allocated);
 }
 
 void RcQueuePair::launch(Request& request) {
@@ -53,21 +50,19 @@ void RcQueuePair::launch(Request& request) {
                               machine_.adapter.work_request + dc_work() +
                               world_.adapter_of(rail_.port()).use(number_);
     engine_.free_at = start;
-    leaving_ = true;
-    simulator_.schedule(flow_begins_, start);
+    outgoing_.begin_at(start);
 }
 
-void RcQueuePair::begin_flow() {
+void RcQueuePair::on_flow_begins() {
     if (!world_.network().up(*path_)) {
         no_answer();
         return;
     }
-    world_.network().flows().start(flow_, links_, requests_[requests_.sent()].outwards(),
-                                   links_.empty() ? machine_.adapter.port_rate : BytesPerSecond{});
+    outgoing_.start(path_.links(), requests_[requests_.sent()].outwards(),
+                    path_.links().empty() ? machine_.adapter.port_rate : BytesPerSecond{});
 }
 
-void RcQueuePair::flow_through() {
-    leaving_ = false;
+void RcQueuePair::on_flow_through() {
     Wire& in = world_.wire_in(path_->to);
     in.handled_at = std::max(simulator_.now() + path_->latency, in.handled_at) +
                     machine_.adapter.receive_work + dc_work() +
@@ -127,7 +122,8 @@ bool RcQueuePair::arrival(Request& request) {
         case Outcome::no_receive: no_receive(*at, request); return false;
         case Outcome::busy:
             take_back(requests_.arrived());
-            wait(Pause::target_busy, simulator_.now() + back->latency + machine_.dc.nack_backoff);
+            retries_.wait(Pause::target_busy,
+                          simulator_.now() + back->latency + machine_.dc.nack_backoff);
             return false;
         case Outcome::refused: reject(request, refusal, back->latency); return false;
         }
@@ -136,7 +132,7 @@ bool RcQueuePair::arrival(Request& request) {
         no_answer();
         return false;
     }
-    tries_ = rnr_tries_ = 0;
+    retries_.answered();
     requests_.arrive();
     if (!request.returns_data()) {
         answer(request, WorkStatus::success, machine_.adapter.ack + back->latency);
@@ -161,7 +157,7 @@ void RcQueuePair::reject(Request& request, WorkStatus status, Nanoseconds after)
     take_back(requests_.arrived() + 1);
     requests_.arrive();
     requests_.tell_last();
-    halted_ = true;
+    requests_.halt();
     answer(request, status, after);
 }
 
@@ -201,14 +197,10 @@ void RcQueuePair::response_through() {
 // Queues the requests from `first` on again.
 void RcQueuePair::take_back(std::size_t first) {
     simulator_.cancel(arrives_);
-    simulator_.cancel(flow_begins_);
-    if (flow_.active()) {
-        world_.network().flows().stop(flow_);
-    }
+    outgoing_.stop();
     if (response_.active() && requests_.responding() >= first) {
         world_.network().flows().stop(response_);
     }
-    leaving_ = false;
     if (first < requests_.arrived()) {
         simulator_.cancel(settles_);
     }
@@ -222,40 +214,32 @@ void RcQueuePair::take_back_unanswered() {
 }
 
 void RcQueuePair::no_answer() {
-    if (attributes_.migration == MigrationState::armed) {
-        migrate();
+    if (migration_.armed()) {
+        migration_.migrate();
         return;
     }
     take_back_unanswered();
-    ++tries_;
-    wait(Pause::no_answer, simulator_.now() + timeout());
+    retries_.no_answer(attributes_);
 }
 
 void RcQueuePair::no_receive(RcQueuePair& at, Request& request) {
     const Path* back = way_back(at);
-    if (attributes_.rnr_retry != kForEver && rnr_tries_ >= attributes_.rnr_retry) {
+    if (retries_.gives_up_on_receive(attributes_)) {
         reject(request, WorkStatus::rnr_retry_exceeded, back->latency);
         return;
     }
     take_back(requests_.arrived());
-    ++rnr_tries_;
-    rnr_until_ = simulator_.now() + back->latency + rnr_time(at.attributes_.rnr_timer);
-    if (attributes_.rnr_retry == kForEver && !is_initiator()) {
-        pause_ = Pause::no_receive; // until the target posts one
+    const Nanoseconds until = simulator_.now() + back->latency + rnr_time(at.attributes_.rnr_timer);
+    if (RetryTimer::waits_for_ever(attributes_) && !is_initiator()) {
+        retries_.no_receive_until_posted(until);
         at.wait_for_receive();
     } else {
-        wait(Pause::no_receive, rnr_until_);
+        retries_.no_receive(until);
     }
 }
 
-void RcQueuePair::wait(Pause why, Nanoseconds until) {
-    pause_ = why;
-    simulator_.schedule(resumes_, until);
-}
-
-void RcQueuePair::resume() {
-    const Pause why = std::exchange(pause_, Pause::none);
-    if (why == Pause::no_answer && attributes_.timeout != 0 && tries_ > attributes_.retry_count) {
+void RcQueuePair::on_retry(Pause why) {
+    if (why == Pause::no_answer && retries_.gives_up(attributes_)) {
         settle();
         if (!requests_.empty() && state_ == QpState::ready_to_send) {
             fail(WorkStatus::retry_exceeded);
@@ -265,20 +249,15 @@ void RcQueuePair::resume() {
     pump();
 }
 
-Nanoseconds RcQueuePair::timeout() const {
-    const std::uint8_t code = attributes_.timeout != 0 ? attributes_.timeout : kUsualTimeout;
-    return Nanoseconds{std::int64_t{4096} << (code & 31)};
-}
-
 void RcQueuePair::path_changed() {
-    if (path_ == nullptr || state_ != QpState::ready_to_send || process().dead()) {
+    if (path_.get() == nullptr || state_ != QpState::ready_to_send || process().dead()) {
         return;
     }
     const bool up = world_.network().up(*path_);
     RcQueuePair* at = response_.active() ? target() : nullptr;
     const bool response_up =
         !response_.active() || (at != nullptr && world_.network().up(*way_back(*at)));
-    if ((flow_.active() && !up) || !response_up) {
+    if ((outgoing_.active() && !up) || !response_up) {
         no_answer();
     }
 }

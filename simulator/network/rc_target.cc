@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RC: the target of a request, and the way back from it (simulator/network/rc.h).
-#include <algorithm>
-
 #include "simulator/network/rc.h"
 
 namespace adaptib::sim {
 
 // Returns the queue pair that takes our requests now; null: none.
 RcQueuePair* RcQueuePair::target() const {
-    if (path_ == nullptr) {
+    if (path_.get() == nullptr) {
         return nullptr;
     }
     SimQueuePair* found = world_.adapter_of(path_->to).find(remote());
@@ -22,7 +20,7 @@ RcQueuePair* RcQueuePair::target() const {
     if (is_initiator()) {
         return at;
     }
-    const bool ours = at->attributes_.remote_qp == number_ && at->path_ != nullptr &&
+    const bool ours = at->attributes_.remote_qp == number_ && at->path_.get() != nullptr &&
                       at->path_->to == port() &&
                       at->attributes_.receive_psn == attributes_.send_psn;
     return ours ? at : nullptr;
@@ -30,7 +28,7 @@ RcQueuePair* RcQueuePair::target() const {
 
 // Lets the peer try again if it waits for a receive of ours.
 void RcQueuePair::let_requester_go() {
-    if (type() != QpType::rc || path_ == nullptr) {
+    if (type() != QpType::rc || path_.get() == nullptr) {
         return;
     }
     SimQueuePair* found = world_.adapter_of(path_->to).find(attributes_.remote_qp);
@@ -38,25 +36,24 @@ void RcQueuePair::let_requester_go() {
         return;
     }
     auto* from = static_cast<RcQueuePair*>(found);
-    if (from->attributes_.remote_qp == number_ && from->pause_ == Pause::no_receive &&
-        !from->resumes_.scheduled()) {
-        simulator_.schedule(from->resumes_, std::max(simulator_.now(), from->rnr_until_));
+    if (from->attributes_.remote_qp == number_) {
+        from->retries_.receive_posted();
     }
 }
 
 Path* RcQueuePair::way_back(const RcQueuePair& at) const {
     return is_initiator()
                ? world_.network().path(path_->to, world_.topology().ports[rail_.port()].lid)
-               : at.path_;
+               : at.path_.get();
 }
 
 // A DC target has no path of its own: its responses go back to the initiator of the request.
 std::span<const LinkIndex> RcQueuePair::links_back(const RcQueuePair& at) {
     if (!is_initiator()) {
-        return at.links_;
+        return at.path_.links();
     }
-    list_links(at.engine_, *way_back(at), links_back_);
-    return links_back_;
+    way_back_.use(at.engine_, *way_back(at));
+    return way_back_.links();
 }
 
 void RcQueuePair::on_receive_posted() { let_requester_go(); }

@@ -76,6 +76,9 @@ public:
     void arrive() { ++arrived_; }
     // The request that arrived last is answered at once, whatever is asked for.
     void tell_last() { telling_ = std::min(telling_, arrived_ - 1); }
+    // A request was refused or cannot be sent: nothing follows it.
+    void halt() { halted_ = true; }
+    bool halted() const { return halted_; }
     // Queues the requests from `first` on again.
     void take_back(std::size_t first);
     // Removes the first request.
@@ -111,6 +114,7 @@ private:
     std::size_t sent_ = 0;
     std::size_t telling_ = 0; // the first request that tells is this one or a later one
     std::size_t responding_ = 0;
+    bool halted_ = false;
     std::uint32_t reads_out_ = 0; // of [0, sent_), those that return data
     Nanoseconds last_arrival_{0};
 };
@@ -138,6 +142,7 @@ inline void RequestList::pop() {
 inline void RequestList::clear() {
     requests_.clear();
     arrived_ = sent_ = telling_ = responding_ = 0;
+    halted_ = false;
     reads_out_ = 0;
     last_arrival_ = Nanoseconds{0};
 }

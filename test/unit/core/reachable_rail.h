@@ -23,6 +23,8 @@ public:
     std::size_t tries = 0; // handles asked for
     std::vector<Reason> refused;
     Reach known = Reach::unknown; // of all handles
+    bool reachable = false;       // rails of other processes
+    RailAddress own;              // of this rail
 
 private:
     struct Memory final : public MemoryRegion {
@@ -33,6 +35,8 @@ private:
         out = std::make_unique<Memory>(address, length);
         return kOk;
     }
+    bool is_reachable_impl(const RailAddress&) const override { return reachable; }
+    RailAddress address_impl() const override { return own; }
     Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>& out) override {
         ++tries;
         if (obstacle.ok()) {

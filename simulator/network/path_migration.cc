@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Automatic path migration. A queue pair is always in one of three states, MIGRATED, REARM, ARMED
-// (fabric/README.md).
-// Source: InfiniBand Architecture, vol. 1, 17.2.8; Vishnu, chapter 9.
-#include "simulator/network/rc.h"
+#include "simulator/network/path_migration.h"
+
+#include <utility>
 
 namespace adaptib::sim {
 
-Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mask) {
+Status PathMigration::modify(const QpAttributes& attributes, std::uint32_t mask) {
     const bool loads = (mask & kQpAlternatePath) != 0;
     const bool asks = (mask & kQpMigration) != 0;
     if (asks) {
@@ -18,7 +17,7 @@ Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mas
             break;
         case MigrationState::armed: return Status::error(Reason::bad_argument);
         case MigrationState::migrated:
-            if (attributes_.migration != MigrationState::armed) {
+            if (!armed()) {
                 return Status::error(Reason::bad_state);
             }
             break;
@@ -27,7 +26,7 @@ Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mas
     if (loads) {
         Path* path = rail_.path(attributes.alternate_path);
         if (path == nullptr) {
-            rail_.raise(EventKind::path_migration_error, number_);
+            rail_.raise(EventKind::path_migration_error, qp_.number());
             return kOk;
         }
         alternate_ = path;
@@ -35,9 +34,9 @@ Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mas
     }
     if (asks && attributes.migration == MigrationState::rearm) {
         attributes_.migration = MigrationState::rearm;
-        simulator_.schedule(
-            arms_, world_.adapter_of(rail_.port())
-                       .migration_done(simulator_.now(), machine_.path_migration.load_alternate));
+        const MachineModel& machine = rail_.world().machine();
+        rail_.world().simulator().schedule(arms_,
+                                           adapter_done(machine.path_migration.load_alternate));
     } else if (asks) {
         migrate();
     }
@@ -45,39 +44,46 @@ Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mas
 }
 
 // Arms both ends once both have loaded a path; the end that is ready last does so.
-void RcQueuePair::try_to_arm() {
-    RcQueuePair* peer = target();
+void PathMigration::try_to_arm() {
+    PathMigration* peer = listener_.peer_migration();
     if (peer == nullptr || attributes_.migration != MigrationState::rearm ||
         peer->attributes_.migration != MigrationState::rearm || peer->arms_.scheduled()) {
         return;
     }
-    for (RcQueuePair* end : {this, peer}) {
+    for (PathMigration* end : {this, peer}) {
         end->attributes_.migration = MigrationState::armed;
-        end->rail_.raise(EventKind::armed, end->number_);
+        end->rail_.raise(EventKind::armed, end->qp_.number());
     }
 }
 
 // Moves both ends to the alternate path; requests under way are sent again over it.
-void RcQueuePair::migrate() {
-    RcQueuePair* peer = target();
+void PathMigration::migrate() {
+    PathMigration* peer = listener_.peer_migration();
     take_alternate();
-    if (peer != nullptr && peer != this && peer->attributes_.migration == MigrationState::armed) {
+    if (peer != nullptr && peer != this && peer->armed()) {
         peer->take_alternate();
     }
 }
 
-void RcQueuePair::take_alternate() {
-    take_back_unanswered();
-    use_path(*alternate_);
+void PathMigration::take_alternate() {
     attributes_.path = attributes_.alternate_path;
     attributes_.migration = MigrationState::migrated;
-    alternate_ = nullptr;
-    const Nanoseconds done = world_.adapter_of(rail_.port())
-                                 .migration_done(simulator_.now(), machine_.path_migration.migrate);
-    wait(Pause::target_busy, done);
-    simulator_.schedule(migrated_, done);
+    const Nanoseconds done = adapter_done(rail_.world().machine().path_migration.migrate);
+    listener_.take_path(*std::exchange(alternate_, nullptr), done);
+    rail_.world().simulator().schedule(migrated_, done);
 }
 
-void RcQueuePair::tell_migrated() { rail_.raise(EventKind::path_migrated, number_); }
+void PathMigration::report_migrated() { rail_.raise(EventKind::path_migrated, qp_.number()); }
+
+// Returns the time at which the adapter has done work of that cost for this queue pair.
+Nanoseconds PathMigration::adapter_done(Nanoseconds cost) {
+    World& world = rail_.world();
+    return world.adapter_of(rail_.port()).migration_done(world.simulator().now(), cost);
+}
+
+void PathMigration::cancel() {
+    rail_.world().simulator().cancel(arms_);
+    rail_.world().simulator().cancel(migrated_);
+}
 
 } // namespace adaptib::sim

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Credit that no message carries: stored or posted, once for all that has been consumed.
+#include "core/credit_return.h"
+
+#include "unit/core/core_parts.h"
+
+namespace adaptib::test {
+namespace {
+
+class CreditReturnTest : public CoreParts {
+protected:
+    CreditReturnTest() { connect(*peer_); }
+
+    // The peer sends messages of four units each, and they are consumed.
+    void consume(std::size_t messages) {
+        for (std::size_t i = 0; i < messages; ++i) {
+            ASSERT_TRUE(ring_.send(100));
+            MessageHeader header;
+            const std::byte* body = nullptr;
+            ASSERT_EQ(peer_->in.ring->poll(header, body), RingReader::Found::message);
+            peer_->in.ring->consume(header.sequence);
+        }
+    }
+    // Returns the count in the last write that was posted.
+    std::uint64_t posted_count() {
+        std::uint64_t count = 0;
+        std::memcpy(&count, qp().gathers.back().address, sizeof count);
+        return count;
+    }
+    KeepingQp& qp() { return qp_of(*peer_, connections_.chosen_subchannel(*peer_)); }
+    // Maps the peer's memory with the credit word here.
+    void map_peer() {
+        constexpr RingParts kParts{.direct = true};
+        theirs_ = std::make_unique<PlainRegion>(round_up(RingMemory::bytes(kParts), kCacheLine));
+        peer_->transfers.answers = &RingMemory(*theirs_, kParts).answer();
+        const RingTarget lines{.address = reinterpret_cast<std::uintptr_t>(out_.address()),
+                               .units = 64};
+        mapping_.guarded = true;
+        peer_->out.ring = std::make_unique<RingWriter>(rail_, mapping_, lines, &consumed_, 0);
+        ASSERT_TRUE(peer_->out.ring->usable());
+        ASSERT_TRUE(peer_->out.ring->stores());
+    }
+    std::uint64_t stored() const {
+        return load_ring_word(static_cast<const std::byte*>(theirs_->address()));
+    }
+
+    std::unique_ptr<Peer> peer_ = peer(20);
+    PeerRing ring_{*peer_};
+    MemoryRail rail_;
+    MemoryQp mapping_;
+    PlainRegion out_{64 * kRingUnit};
+    std::unique_ptr<PlainRegion> theirs_;
+    std::uint64_t consumed_ = 0;
+    CostMeter meter_;
+    CreditReturn credit_{connections_, rails(), nullptr, clock(), counters()};
+};
+
+TEST_F(CreditReturnTest, APostWritesTheCountOfAllThatWasConsumed) {
+    consume(40);
+    ASSERT_TRUE(peer_->in.ring->credit_due());
+    peer_->lanes.subchannels[connections_.chosen_subchannel(*peer_)].remote_memory_key = 77;
+    credit_.return_credit(*peer_);
+    ASSERT_EQ(qp().taken.size(), 1u);
+    const SendWork& work = qp().taken.front();
+    EXPECT_EQ(work.opcode, Opcode::write);
+    EXPECT_EQ(work.remote_address, reinterpret_cast<std::uintptr_t>(&ring_.ring.credit));
+    EXPECT_EQ(work.remote_key, 77u);
+    EXPECT_EQ(qp().gathers.front().length, sizeof(std::uint64_t));
+    EXPECT_EQ(posted_count(), peer_->in.ring->consumed());
+    EXPECT_FALSE(peer_->in.ring->credit_due());
+    EXPECT_EQ(counters().credit_returns, 1u);
+}
+
+// The rail sends nothing inline, so that the adapter reads the count when it sends the write.
+TEST_F(CreditReturnTest, ALateWriteHasALaterCount) {
+    consume(40);
+    credit_.return_credit(*peer_);
+    const void* const first = qp().gathers.front().address;
+    EXPECT_EQ(first, peer_->in.ring_layout().told());
+    ring_.ring.credit = peer_->in.ring->consumed();
+    consume(40);
+    credit_.return_credit(*peer_);
+    EXPECT_EQ(qp().gathers.back().address, first);
+    EXPECT_EQ(posted_count(), peer_->in.ring->consumed());
+}
+
+TEST_F(CreditReturnTest, OfManyPostsOneIsSignaled) {
+    qp().room = 2 * kSignalEvery;
+    for (std::uint32_t i = 0; i < 2 * kSignalEvery; ++i) {
+        credit_.return_credit(*peer_);
+    }
+    ASSERT_EQ(qp().taken.size(), 2 * kSignalEvery);
+    for (std::uint32_t i = 0; i < 2 * kSignalEvery; ++i) {
+        EXPECT_EQ((qp().taken[i].flags & kSignaled) != 0, (i + 1) % kSignalEvery == 0) << i;
+    }
+}
+
+TEST_F(CreditReturnTest, WithoutRoomForThePostCreditStaysDue) {
+    qp().room = 0;
+    consume(40);
+    credit_.return_credit(*peer_);
+    EXPECT_TRUE(peer_->in.ring->credit_due());
+    EXPECT_EQ(counters().credit_returns, 0u);
+    qp().room = 1;
+    credit_.return_credit(*peer_);
+    EXPECT_FALSE(peer_->in.ring->credit_due());
+    EXPECT_EQ(posted_count(), peer_->in.ring->consumed());
+}
+
+TEST_F(CreditReturnTest, CreditWaitsWhileAnotherQueuePairIsToCarryIt) {
+    consume(40);
+    peer_->control.migration.paused = true;
+    credit_.return_credit(*peer_);
+    peer_->control.migration.paused = false;
+    for (const ConnectState state : {ConnectState::repairing, ConnectState::requested}) {
+        peer_->session.state = state;
+        credit_.return_credit(*peer_);
+    }
+    EXPECT_TRUE(qp().taken.empty());
+    EXPECT_TRUE(peer_->in.ring->credit_due());
+    peer_->session.state = ConnectState::open;
+    credit_.return_credit(*peer_);
+    EXPECT_EQ(qp().taken.size(), 1u);
+}
+
+TEST_F(CreditReturnTest, WhereThePeersMemoryIsMappedTheCountIsStored) {
+    map_peer();
+    consume(40);
+    credit_.return_credit(*peer_);
+    EXPECT_EQ(stored(), peer_->in.ring->consumed());
+    EXPECT_TRUE(qp().taken.empty());
+    EXPECT_FALSE(peer_->in.ring->credit_due());
+}
+
+TEST_F(CreditReturnTest, AStoreNeverOvertakesAPost) {
+    consume(40);
+    credit_.return_credit(*peer_);
+    ASSERT_EQ(qp().taken.size(), 1u);
+    ring_.ring.credit = peer_->in.ring->consumed();
+    map_peer();
+    consume(40);
+    credit_.return_credit(*peer_);
+    EXPECT_EQ(qp().taken.size(), 2u);
+    EXPECT_EQ(stored(), 0u) << "the first post may arrive after a store";
+}
+
+TEST_F(CreditReturnTest, OnlyReturnsThatSucceedAreTimed) {
+    CreditReturn timed(connections_, rails(), &meter_, clock(), counters());
+    qp().room = 0;
+    timed.return_credit(*peer_);
+    EXPECT_EQ(meter_.samples(), 0u);
+    qp().room = CostMeter::kSamples + 16;
+    for (std::size_t i = 0; i < CostMeter::kSamples; ++i) {
+        EXPECT_TRUE(meter_.wants_credits());
+        timed.return_credit(*peer_);
+    }
+    EXPECT_FALSE(meter_.wants_credits());
+    const std::uint64_t samples = meter_.samples();
+    for (std::size_t i = 0; i < 16; ++i) {
+        timed.return_credit(*peer_);
+    }
+    EXPECT_EQ(meter_.samples(), samples + 1) << "now one of sixteen is timed";
+}
+
+} // namespace
+} // namespace adaptib::test

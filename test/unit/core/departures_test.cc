@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers that are gone or have disconnected: what they sent counts, and each is released once.
+#include "core/departures.h"
+
+#include "unit/core/known_peers.h"
+
+namespace adaptib::test {
+namespace {
+
+class DeparturesTest : public KnownPeers {
+protected:
+    DeparturesTest() {
+        connect(peer_);
+        counters().connections_open = 1;
+    }
+
+    // The disconnect handshake is over.
+    void disconnect() {
+        peer_.session.disconnect_sent = peer_.ending.disconnect_received =
+            peer_.ending.disconnect_acked = true;
+        peer_.in.teardown_pending = true;
+        peer_.ending.released = true;
+        peer_.flow.messages_sent = 5;
+        departures_.add_disconnected(peer_);
+    }
+    bool torn_down() const { return peer_.flow.messages_sent == 0; }
+
+    Peer& peer_ = meet(7);
+};
+
+TEST_F(DeparturesTest, APeerThatFinalizesLeavesWithoutAFailure) {
+    paths_.report_failure(peer_, 1, "the peer closes one rail after another");
+    ASSERT_LT(paths_.usable_count(peer_), peer_.contact.route.total);
+    handle_of(peer_).says(Status::error(Reason::no_device));
+    departures_.on_peers_changed();
+    EXPECT_TRUE(departures_.any());
+    EXPECT_EQ(peer_.session.state, ConnectState::open) << "until the end of this progress";
+    departures_.tear_down_peers();
+    EXPECT_FALSE(departures_.any());
+    EXPECT_EQ(peer_.session.state, ConnectState::idle);
+    EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
+    EXPECT_TRUE(peer_.lanes.subchannels.empty());
+    EXPECT_TRUE(failures_.empty() && broken_.empty());
+    EXPECT_EQ(paths_.usable_count(peer_), peer_.contact.route.total);
+    EXPECT_EQ(directory_.find(7), &peer_) << "its record stays";
+}
+
+TEST_F(DeparturesTest, APeerLeavesOnceHoweverOftenItIsNoticed) {
+    handle_of(peer_).says(Status::error(Reason::peer_gone));
+    departures_.on_peers_changed();
+    departures_.on_peers_changed();
+    departures_.end({&peer_});
+    EXPECT_TRUE(departures_.leaves(peer_));
+    departures_.tear_down_peers();
+    EXPECT_FALSE(departures_.any());
+    EXPECT_EQ(counters().connections_open, 0u);
+    peer_.flow.messages_sent = 5;
+    departures_.tear_down_peers();
+    EXPECT_FALSE(torn_down());
+}
+
+TEST_F(DeparturesTest, APeerThatSomethingIsWantedOfIsLost) {
+    peer_.transfers.users = 1;
+    handle_of(peer_).says(Status::error(Reason::peer_gone));
+    departures_.on_peers_changed();
+    EXPECT_EQ(peer_.session.state, ConnectState::failed);
+    EXPECT_NE(peer_.ending.failure.find("its process has ended"), std::string::npos);
+    EXPECT_FALSE(departures_.any());
+}
+
+TEST_F(DeparturesTest, ALeavingPeerThatIsWantedAgainIsNotReleased) {
+    handle_of(peer_).says(Status::error(Reason::no_device));
+    departures_.on_peers_changed();
+    peer_.transfers.one_sided = 1;
+    departures_.tear_down_peers();
+    EXPECT_EQ(peer_.session.state, ConnectState::open);
+    EXPECT_NE(peer_.contact.datagram.handle, nullptr);
+    EXPECT_FALSE(departures_.any());
+    peer_.transfers.one_sided = 0;
+}
+
+TEST_F(DeparturesTest, TheRuntimesWordCountsToo) {
+    peer_.health.life.ended = true;
+    peer_.transfers.users = 1;
+    departures_.end({&peer_});
+    EXPECT_NE(peer_.ending.failure.find("says the runtime"), std::string::npos);
+}
+
+TEST_F(DeparturesTest, APeerThatLivesIsLeftAlone) {
+    departures_.on_peers_changed();
+    departures_.end({&peer_});
+    EXPECT_FALSE(departures_.leaves(peer_));
+    EXPECT_FALSE(departures_.any());
+    EXPECT_EQ(peer_.session.state, ConnectState::open);
+}
+
+TEST_F(DeparturesTest, TheLastMessagesOfAGonePeerAreReceivedFirst) {
+    PeerRing ring(peer_);
+    rings_.heat(peer_, 0);
+    for (std::size_t i = 1; i <= 30; ++i) {
+        ASSERT_TRUE(ring.send(i));
+    }
+    handle_of(peer_).says(Status::error(Reason::peer_gone));
+    peer_.transfers.users = 1;
+    departures_.on_peers_changed();
+    ASSERT_EQ(arrived_.size(), 30u);
+    EXPECT_EQ(arrived_.back(), (Arrived{&peer_, 30}));
+    EXPECT_EQ(peer_.session.state, ConnectState::failed);
+    rings_.remove(peer_);
+}
+
+TEST_F(DeparturesTest, APeerThatRefusesThisProcessIsLostAndTheUserHears) {
+    Peer& other = meet(8);
+    handle_of(peer_).says(Status::error(Reason::no_permission));
+    departures_.on_peers_changed();
+    EXPECT_EQ(peer_.session.state, ConnectState::failed);
+    ASSERT_EQ(failures_.size(), 1u);
+    EXPECT_NE(failures_[0].find("cannot reach this one to answer: the test"), std::string::npos);
+    EXPECT_EQ(broken_, std::vector<Peer*>{&peer_});
+    departures_.on_peers_changed();
+    EXPECT_EQ(failures_.size(), 1u) << "once";
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+}
+
+TEST_F(DeparturesTest, ADisconnectedPeerIsReleasedOnce) {
+    disconnect();
+    EXPECT_TRUE(departures_.any());
+    departures_.tear_down_peers();
+    EXPECT_FALSE(departures_.any());
+    EXPECT_TRUE(torn_down());
+    EXPECT_EQ(peer_.session.state, ConnectState::idle);
+    EXPECT_FALSE(peer_.session.disconnect_sent || peer_.ending.disconnect_received);
+    EXPECT_FALSE(peer_.in.teardown_pending);
+    EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
+    EXPECT_EQ(counters().connections_open, 0u);
+    peer_.flow.messages_sent = 5;
+    departures_.tear_down_peers();
+    EXPECT_FALSE(torn_down());
+}
+
+TEST_F(DeparturesTest, APeerThatIsWantedAgainKeepsItsHandle) {
+    disconnect();
+    peer_.ending.released = false;
+    departures_.tear_down_peers();
+    EXPECT_TRUE(torn_down());
+    EXPECT_EQ(peer_.session.state, ConnectState::idle);
+    EXPECT_NE(peer_.contact.datagram.handle, nullptr);
+}
+
+TEST_F(DeparturesTest, AFailedPeerIsNotTornDown) {
+    disconnect();
+    on_peer_failed(peer_, "test");
+    departures_.tear_down_peers();
+    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(torn_down());
+    EXPECT_EQ(peer_.session.state, ConnectState::failed);
+}
+
+TEST_F(DeparturesTest, AnAnswerThatMayBeLostIsRepairedFirst) {
+    disconnect();
+    peer_.interruption.active = true;
+    departures_.tear_down_peers();
+    EXPECT_FALSE(departures_.any()) << "the protocol comes again after the repair";
+    EXPECT_FALSE(torn_down());
+    EXPECT_FALSE(peer_.in.teardown_pending);
+    EXPECT_EQ(peer_.session.state, ConnectState::open);
+    peer_.interruption.active = false;
+}
+
+TEST_F(DeparturesTest, AnAnswerOnItsWayThroughTheRingIsAwaited) {
+    MemoryRail rail;
+    MemoryQp qp;
+    qp.mappable = false; // the ring is posted to
+    PlainRegion lines(64 * kRingUnit);
+    const std::uint64_t consumed = 0;
+    peer_.out.ring = std::make_unique<RingWriter>(
+        rail, qp,
+        RingTarget{.address = reinterpret_cast<std::uintptr_t>(lines.address()), .units = 64},
+        &consumed, 0);
+    ASSERT_TRUE(peer_.out.ring->usable());
+    peer_.out.ring_capacity = peer_.out.ring->most();
+    MessageHeader answer;
+    answer.type = MessageType::disconnect;
+    answer.length = 8;
+    ASSERT_NE(peer_.reserve(answer.length), nullptr);
+    ASSERT_TRUE(peer_.commit(answer).ok());
+    ASSERT_FALSE(peer_.out.ring->poster().settled());
+    disconnect();
+    departures_.tear_down_peers();
+    EXPECT_TRUE(departures_.any());
+    ASSERT_FALSE(torn_down());
+    qp.show(4096);
+    for (std::size_t left = qp.completions(); left > 0; --left) {
+        peer_.out.ring->poster().on_completion();
+    }
+    departures_.tear_down_peers();
+    EXPECT_TRUE(torn_down());
+    EXPECT_FALSE(departures_.any());
+}
+
+} // namespace
+} // namespace adaptib::test

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Events of fabrics: a rail that fails takes along exactly the peers that lose data with it.
+#include "core/fabric_events.h"
+
+#include "unit/core/known_peers.h"
+
+namespace adaptib::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class FabricEventsTest : public KnownPeers, public PathListener {
+protected:
+    explicit FabricEventsTest(const PartsOptions& options = {}) : KnownPeers(options) {}
+
+    // A peer that is connected over one path, whose ring goes over that rail.
+    Peer& connected_over(std::uint32_t rail, std::uint64_t name, bool repairable) {
+        Peer& peer = meet(name);
+        connect(peer);
+        peer.lanes.subchannels.erase(peer.lanes.subchannels.begin() + (rail == 0 ? 1 : 0));
+        peer.session.repairable = repairable;
+        return peer;
+    }
+    void happens(EventKind kind, std::uint32_t rail, std::uint32_t qp_number = 0) {
+        fabric().events.push_back({kind, rail, qp_number, nullptr});
+        events_.poll();
+    }
+    std::vector<std::string> told() const {
+        std::vector<std::string> texts;
+        for (const auto& [severity, text] : messages_) {
+            texts.push_back(text);
+        }
+        return texts;
+    }
+
+    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                        std::uint64_t) override {
+        EXPECT_EQ(status, WorkStatus::flushed);
+        path_failures_.emplace_back(rail, qp_number);
+    }
+    void on_path_changed(Peer&, std::size_t pair, PathState, PathState now,
+                         const std::string&) override {
+        changes_.emplace_back(pair, now);
+    }
+
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> path_failures_; // rail, queue pair
+    std::vector<std::pair<std::size_t, PathState>> changes_;
+    PathListener& path_listener_ = *this;
+    PeerFailureListener& failure_listener_ = static_cast<CoreParts&>(*this);
+    FabricEvents events_{"here",
+                         message_,
+                         {fabrics_, rails(), nullptr, paths_, nullptr, datagram_paths_,
+                          connections_, directory_, departures_, path_listener_,
+                          failure_listener_}};
+};
+
+class FabricEventsWithoutRepairs : public FabricEventsTest {
+protected:
+    FabricEventsWithoutRepairs() : FabricEventsTest({.fault_tolerance = false}) {}
+};
+
+TEST_F(FabricEventsTest, APortErrorFailsThePeersThatLoseData) {
+    Peer& lost = connected_over(0, 7, false);
+    Peer& repaired = connected_over(0, 8, true);
+    Peer& elsewhere = connected_over(1, 9, false);
+    Peer& unconnected = meet(10);
+    happens(EventKind::port_error, 0);
+    EXPECT_EQ(failed_, std::vector<Peer*>{&lost});
+    EXPECT_NE(lost.ending.failure.find("rail m0:1 is down"), std::string::npos);
+    EXPECT_EQ(repaired.session.state, ConnectState::open);
+    EXPECT_EQ(elsewhere.session.state, ConnectState::open);
+    EXPECT_EQ(unconnected.session.state, ConnectState::idle);
+    happens(EventKind::device_fatal, 0);
+    EXPECT_EQ(failed_.size(), 1u) << "it has failed before";
+    happens(EventKind::port_error, 1);
+    EXPECT_EQ(failed_, (std::vector<Peer*>{&lost, &elsewhere}));
+}
+
+TEST_F(FabricEventsTest, AConnectionThatClosesLosesItsLastMessages) {
+    Peer& closing = connected_over(0, 7, false);
+    closing.session.state = ConnectState::closing;
+    happens(EventKind::port_error, 0);
+    EXPECT_EQ(failed_, std::vector<Peer*>{&closing});
+}
+
+TEST_F(FabricEventsWithoutRepairs, ThePeersWhoseDatagramsTakeThatRailFailToo) {
+    Peer& datagrams = meet(7);
+    Peer& ring = connected_over(1, 8, false);
+    happens(EventKind::port_error, 1);
+    EXPECT_EQ(failed_, std::vector<Peer*>{&ring});
+    happens(EventKind::port_error, 0);
+    EXPECT_EQ(failed_, (std::vector<Peer*>{&ring, &datagrams}));
+}
+
+TEST_F(FabricEventsTest, PathsOverTheRailFailAndAreProbedOnceItIsBack) {
+    Peer& peer = meet(7);
+    happens(EventKind::port_error, 1);
+    EXPECT_TRUE(paths_.rail_down(1));
+    EXPECT_FALSE(paths_.rail_down(0));
+    EXPECT_TRUE(paths_.usable(peer, 0));
+    EXPECT_FALSE(paths_.usable(peer, 1));
+    happens(EventKind::port_active, 1);
+    EXPECT_FALSE(paths_.rail_down(1));
+    EXPECT_EQ(paths_.state(peer, 1), PathState::suspect);
+    EXPECT_TRUE(told().empty()) << "the path repository writes the lines";
+}
+
+TEST_F(FabricEventsWithoutRepairs, TheUserIsToldOfRails) {
+    happens(EventKind::port_error, 0);
+    happens(EventKind::port_active, 0);
+    happens(EventKind::device_fatal, 1);
+    EXPECT_EQ(told(), (std::vector<std::string>{"Rail m0:1 of host here went down.",
+                                                "Rail m0:1 of host here is up again.",
+                                                "Rail m1:1 of host here's device failed."}));
+}
+
+TEST_F(FabricEventsTest, EventsOfRailsThatAreNotUsedAreIgnored) {
+    fabrics_[0].rails.count = 1;
+    Peer& peer = connected_over(1, 7, false);
+    happens(EventKind::port_error, 1);
+    EXPECT_FALSE(paths_.rail_down(1));
+    EXPECT_EQ(peer.session.state, ConnectState::open);
+}
+
+TEST_F(FabricEventsTest, AQueuePairThatFailsWithoutACompletionFailsItsPath) {
+    happens(EventKind::qp_fatal, 1, 55);
+    EXPECT_EQ(path_failures_, (std::vector<std::pair<std::uint32_t, std::uint32_t>>{{1, 55}}));
+}
+
+TEST_F(FabricEventsWithoutRepairs, AQueuePairsFailureIsLeftToItsCompletions) {
+    happens(EventKind::qp_fatal, 1, 55);
+    EXPECT_TRUE(path_failures_.empty());
+}
+
+TEST_F(FabricEventsTest, AQueuePairOfDatagramsIsTheirs) {
+    happens(EventKind::qp_fatal, 1, fabrics_[0].datagrams->qp_number(1));
+    EXPECT_TRUE(path_failures_.empty());
+}
+
+TEST_F(FabricEventsTest, OnlyAnotherAddressRenewsThePaths) {
+    Peer& peer = meet(7);
+    happens(EventKind::address_changed, 1);
+    EXPECT_TRUE(changes_.empty()) << "the same one";
+    world_.second.own.size = 1;
+    world_.second.own.bytes[0] = std::byte{3};
+    happens(EventKind::address_changed, 1);
+    EXPECT_FALSE(changes_.empty());
+    EXPECT_EQ(paths_.state(peer, 0), PathState::up);
+    EXPECT_EQ(paths_.state(peer, 1), PathState::suspect) << "is probed at once";
+    EXPECT_FALSE(paths_.rail_down(1));
+    changes_.clear();
+    happens(EventKind::address_changed, 1);
+    EXPECT_TRUE(changes_.empty());
+}
+
+TEST_F(FabricEventsTest, PeersThatHaveGoneDepart) {
+    Peer& gone = meet(7);
+    Peer& lives = meet(8);
+    handle_of(gone).says(Status::error(Reason::no_device));
+    happens(EventKind::peer_changed, 0);
+    departures_.tear_down_peers();
+    EXPECT_EQ(gone.contact.datagram.handle, nullptr);
+    EXPECT_NE(lives.contact.datagram.handle, nullptr);
+}
+
+TEST_F(FabricEventsTest, EachNoticeIsPassedOnOnce) {
+    fabric().note("single copy: off");
+    events_.report_notices();
+    events_.report_notices();
+    fabric().note("no hugepages");
+    events_.poll();
+    EXPECT_EQ(told(), (std::vector<std::string>{"single copy: off", "no hugepages"}));
+}
+
+TEST_F(FabricEventsTest, TimersPollNowAndThen) {
+    fabric().events.push_back({EventKind::port_error, 1, 0, nullptr});
+    events_.run_timers(1s);
+    EXPECT_TRUE(fabric().events.empty());
+    fabric().events.push_back({EventKind::port_active, 1, 0, nullptr});
+    events_.run_timers(1s + FabricEvents::kEvery - 1ns);
+    EXPECT_FALSE(fabric().events.empty());
+    events_.run_timers(1s + FabricEvents::kEvery);
+    EXPECT_TRUE(fabric().events.empty());
+}
+
+} // namespace
+} // namespace adaptib::test
