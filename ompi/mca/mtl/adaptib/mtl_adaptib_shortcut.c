@@ -4,6 +4,7 @@
  */
 #include "ompi_config.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "ompi/datatype/ompi_datatype.h"
@@ -18,21 +19,13 @@
 #include "mtl_adaptib_wait.h"
 
 enum {
-    REQUESTS_AT_ONCE = 64
+    REQUESTS_AT_ONCE = 64,
+    RECEIVES_TAKEN = 16, /* from the common list, when a thread has none */
+    RECEIVES_KEPT = 128  /* most that a thread keeps */
 };
-
-/* MPI_Request_free and completion race; whichever is second returns the request to the free
- * list. */
-typedef enum {
-    RECEIVE_ACTIVE,
-    RECEIVE_DONE,
-    RECEIVE_FREED
-} receive_state_t;
 
 typedef struct {
     ompi_request_t super;
-    int32_t state;         /* receive_state_t */
-    const char *completer; /* in RECEIVE_DONE: `this_thread` of the thread that completes it */
     opal_common_adaptib_request_t core;
     opal_common_adaptib_core_t *endpoint;
 } receive_t;
@@ -40,7 +33,22 @@ typedef struct {
 static struct {
     mca_pml_base_module_t pml; /* the original table */
     opal_free_list_t receives;
+    unsigned opened; /* times that the fast path was installed */
+    pthread_key_t key;
+    bool has_key;
 } shortcut;
+
+/* Receives that a thread keeps for itself, so that it need not lock the common list. */
+typedef struct {
+    receive_t *first;
+    unsigned count;
+    unsigned opened; /* shortcut.opened, of the list that they are from */
+} kept_t;
+
+static __thread kept_t kept __attribute__((tls_model("initial-exec")));
+
+/* In req_complete of a receive that was freed before it has completed. */
+static ompi_wait_sync_t freed;
 
 static inline bool is_contiguous(const ompi_datatype_t *datatype, size_t count)
 {
@@ -94,78 +102,155 @@ static inline receive_t *receive_of(opal_common_adaptib_request_t *request)
     return (receive_t *) ((char *) request - offsetof(receive_t, core));
 }
 
-/* Each step of a receive is written twice: in few instructions for the usual case, and, "with
+/* Some steps of a receive are written twice: in few instructions for the usual case, and, "with
  * care", for all cases. */
+
+static inline receive_t *next_of(const receive_t *receive)
+{
+    return (receive_t *) receive->super.super.super.opal_list_next;
+}
+
+static void give_back(kept_t *of, unsigned most)
+{
+    while (of->count > most) {
+        receive_t *receive = of->first;
+
+        of->first = next_of(receive);
+        --of->count;
+        opal_free_list_return(&shortcut.receives, &receive->super.super);
+    }
+}
+
+/* A thread ends. */
+static void give_all_back(void *of)
+{
+    kept_t *its = of;
+
+    if (ompi_mtl_adaptib.shortcut_installed && its->opened == shortcut.opened) {
+        give_back(its, 0);
+    }
+}
+
+static inline void keep_receive(receive_t *receive)
+{
+    receive->super.super.super.opal_list_next = (opal_list_item_t *) kept.first;
+    kept.first = receive;
+    if (OPAL_UNLIKELY(++kept.count > RECEIVES_KEPT)) {
+        give_back(&kept, RECEIVES_KEPT / 2);
+    }
+}
+
+static __opal_attribute_noinline__ receive_t *take_with_care(void)
+{
+    if (kept.opened != shortcut.opened) { /* those from before are gone */
+        kept = (kept_t){.first = NULL, .count = 0, .opened = shortcut.opened};
+        if (shortcut.has_key) {
+            (void) pthread_setspecific(shortcut.key, &kept);
+        }
+    }
+    for (int i = 1; i < RECEIVES_TAKEN; ++i) {
+        receive_t *receive = (receive_t *) opal_free_list_get(&shortcut.receives);
+        if (NULL == receive) {
+            break;
+        }
+        keep_receive(receive);
+    }
+    return (receive_t *) opal_free_list_get(&shortcut.receives);
+}
+
+static inline bool has_receive(void)
+{
+    return NULL != kept.first && kept.opened == shortcut.opened;
+}
+
+/* NULL: there is no memory. */
+static inline receive_t *take_receive(void)
+{
+    receive_t *receive = kept.first;
+
+    if (OPAL_UNLIKELY(!has_receive())) {
+        return take_with_care();
+    }
+    kept.first = next_of(receive);
+    --kept.count;
+    return receive;
+}
 
 static __opal_attribute_noinline__ void release_receive_with_care(receive_t *receive)
 {
     OBJ_RELEASE(receive->super.req_mpi_object.comm);
     OMPI_REQUEST_FINI(&receive->super);
-    opal_free_list_return(&shortcut.receives, &receive->super.super);
+    if (kept.opened == shortcut.opened) {
+        keep_receive(receive);
+    } else {
+        opal_free_list_return(&shortcut.receives, &receive->super.super);
+    }
 }
 
 static inline void release_receive(receive_t *receive)
 {
     opal_object_t *comm = (opal_object_t *) receive->super.req_mpi_object.comm;
 
-    if (OPAL_UNLIKELY(opal_using_threads() || 1 == comm->obj_reference_count
+    if (OPAL_UNLIKELY(kept.opened != shortcut.opened || opal_using_threads()
+                      || 1 == comm->obj_reference_count
                       || MPI_UNDEFINED != receive->super.req_f_to_c_index)) {
         release_receive_with_care(receive);
         return;
     }
     (void) opal_obj_update(comm, -1);
     receive->super.req_state = OMPI_REQUEST_INVALID;
-    (void) opal_lifo_push_st(&shortcut.receives.super, &receive->super.super.super);
+    keep_receive(receive);
 }
 
-static inline receive_state_t change_state(receive_t *receive, receive_state_t to)
+/* Handles a receive that was waited for, or freed, before it completed. */
+static __opal_attribute_noinline__ void completed_with_care(receive_t *receive, void *waits,
+                                                            int error)
 {
-    return (receive_state_t) __atomic_exchange_n(&receive->state, to, __ATOMIC_ACQ_REL);
-}
-
-/* Its address identifies the thread. A function that Open MPI calls when it completes a receive may
- * free that receive. */
-static __thread char this_thread;
-
-static __opal_attribute_noinline__ void complete_with_care(receive_t *receive)
-{
-    receive->completer = &this_thread;
-    if (RECEIVE_FREED != change_state(receive, RECEIVE_DONE)) {
-        opal_atomic_wmb();
-        ompi_request_complete(&receive->super, true);
+    if (&freed != waits) {
+        wait_sync_update(waits, 1, error);
     } else if (!ompi_mtl_adaptib.ending) {
         release_receive_with_care(receive);
     }
 }
 
+/* Calls the function that Open MPI wants to be called, which may free the receive. Returns false if
+ * that function takes care of the rest. */
+static __opal_attribute_noinline__ bool called_back(receive_t *receive)
+{
+    const ompi_request_complete_fn_t callback = receive->super.req_complete_cb;
+
+    receive->super.req_complete_cb = NULL;
+    if (0 == callback(&receive->super)) {
+        return true;
+    }
+    if (&freed == receive->super.req_complete) {
+        completed_with_care(receive, &freed, MPI_SUCCESS);
+    }
+    return false;
+}
+
+/* Whoever comes second of the completion and MPI_Request_free releases the receive; req_complete
+ * tells. After the exchange the receive may be another thread's. */
 static void receive_complete(opal_common_adaptib_request_t *request)
 {
     receive_t *receive = receive_of(request);
-    ompi_wait_sync_t *waits;
+    void *waits;
 
     ompi_mtl_adaptib_received(&receive->super.req_status, request);
-    if (OPAL_UNLIKELY(opal_using_threads() || RECEIVE_FREED == receive->state
-                      || NULL != receive->super.req_complete_cb)) {
-        complete_with_care(receive);
+    if (OPAL_UNLIKELY(NULL != receive->super.req_complete_cb) && !called_back(receive)) {
         return;
     }
-    waits = (ompi_wait_sync_t *) receive->super.req_complete;
-    receive->super.req_complete = REQUEST_COMPLETED;
-    if (REQUEST_PENDING != waits) {
-        wait_sync_update(waits, 1, receive->super.req_status.MPI_ERROR);
+    const int error = receive->super.req_status.MPI_ERROR;
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        waits = __atomic_exchange_n((void **) &receive->super.req_complete, REQUEST_COMPLETED,
+                                    __ATOMIC_ACQ_REL);
+    } else {
+        waits = (void *) receive->super.req_complete;
+        receive->super.req_complete = REQUEST_COMPLETED;
     }
-}
-
-/* The receive is active, or this thread or another one is about to complete it. */
-static __opal_attribute_noinline__ void free_with_care(receive_t *receive)
-{
-    if (RECEIVE_ACTIVE == change_state(receive, RECEIVE_FREED)) {
-        return;
+    if (OPAL_UNLIKELY(REQUEST_PENDING != waits)) {
+        completed_with_care(receive, waits, error);
     }
-    while (receive->completer != &this_thread && !REQUEST_COMPLETE(&receive->super)) {
-        opal_atomic_rmb();
-    }
-    release_receive_with_care(receive);
 }
 
 /* Called by MPI_Request_free, at the end of a wait, or by a function that runs at the
@@ -173,12 +258,15 @@ static __opal_attribute_noinline__ void free_with_care(receive_t *receive)
 static int receive_free(ompi_request_t **request)
 {
     receive_t *receive = (receive_t *) *request;
+    void *waits = REQUEST_PENDING;
 
     *request = MPI_REQUEST_NULL;
     if (OPAL_LIKELY(REQUEST_COMPLETE(&receive->super))) {
         release_receive(receive);
-    } else {
-        free_with_care(receive);
+    } else if (!__atomic_compare_exchange_n((void **) &receive->super.req_complete, &waits, &freed,
+                                            false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+               && REQUEST_COMPLETED == waits) {
+        release_receive_with_care(receive);
     }
     return OMPI_SUCCESS;
 }
@@ -212,7 +300,6 @@ static inline void prepare(receive_t *receive, ompi_communicator_t *comm)
     receive->super.req_status.MPI_ERROR = MPI_SUCCESS;
     receive->super.req_status._cancelled = 0;
     receive->super.req_mpi_object.comm = comm;
-    receive->state = RECEIVE_ACTIVE;
 }
 
 static inline int start(receive_t *receive, void *buf, size_t count, ompi_datatype_t *datatype,
@@ -272,7 +359,7 @@ static __opal_attribute_noinline__ int irecv_with_care(void *buf, size_t count,
     if (OMPI_SUCCESS != rc) {
         return rc;
     }
-    receive = (receive_t *) opal_free_list_get(&shortcut.receives);
+    receive = take_receive();
     if (NULL == receive) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
@@ -284,12 +371,11 @@ static int shortcut_irecv(void *buf, size_t count, ompi_datatype_t *datatype, in
 {
     mtl_adaptib_way_t way = {ompi_mtl_adaptib.core, NULL};
 
-    if (OPAL_LIKELY(is_contiguous(datatype, count) && !opal_using_threads()
-                    && !opal_lifo_is_empty(&shortcut.receives.super)
+    if (OPAL_LIKELY(is_contiguous(datatype, count) && has_receive()
                     && (MPI_ANY_SOURCE == src
                             ? 1 == ompi_mtl_adaptib.endpoints
                             : ompi_mtl_adaptib_known_way(comm, src, src, tag, &way)))) {
-        receive_t *receive = (receive_t *) opal_lifo_pop_st(&shortcut.receives.super);
+        receive_t *receive = take_receive();
         return start_receive(receive, buf, count, datatype, src, tag, comm, &way, request);
     }
     return irecv_with_care(buf, count, datatype, src, tag, comm, request);
@@ -367,6 +453,8 @@ void ompi_mtl_adaptib_shortcut_open(void)
         OBJ_DESTRUCT(&shortcut.receives);
         return;
     }
+    ++shortcut.opened;
+    shortcut.has_key = 0 == pthread_key_create(&shortcut.key, give_all_back);
     shortcut.pml = mca_pml;
     mca_pml.pml_isend = shortcut_isend;
     mca_pml.pml_send = shortcut_send;
@@ -387,5 +475,11 @@ void ompi_mtl_adaptib_shortcut_close(void)
     mca_pml.pml_send = shortcut.pml.pml_send;
     mca_pml.pml_irecv = shortcut.pml.pml_irecv;
     mca_pml.pml_recv = shortcut.pml.pml_recv;
+    if (kept.opened == shortcut.opened) {
+        give_back(&kept, 0);
+    }
+    if (shortcut.has_key) {
+        (void) pthread_key_delete(shortcut.key);
+    }
     OBJ_DESTRUCT(&shortcut.receives);
 }

@@ -16,6 +16,7 @@
 
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/mca.h"
+#include "opal/util/info.h"
 #include "opal/util/proc.h"
 
 #if OPAL_MAJOR_VERSION >= 5
