@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace adaptib {
 
@@ -28,6 +29,13 @@ constexpr std::uint64_t process_of(std::uint64_t name) {
 }
 constexpr std::uint64_t endpoint_name(std::uint64_t process, std::uint32_t endpoint) {
     return process_of(process) | std::uint64_t{endpoint} << kRankBits;
+}
+
+// Returns the rank, for people: "12", or "12 (endpoint 3)" for another endpoint than the first.
+inline std::string rank_text(std::uint64_t name) {
+    const std::uint32_t endpoint = endpoint_of(name);
+    return std::to_string(rank_of(name)) +
+           (endpoint > 0 ? " (endpoint " + std::to_string(endpoint) + ")" : "");
 }
 
 } // namespace adaptib

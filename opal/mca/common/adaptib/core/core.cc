@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/process_name.h"
 #include "core/core_opener.h"
 #include "fabric/rail_text.h"
 
@@ -38,7 +39,7 @@ std::string weights_report(const PeerDirectory& directory, const PathRepository&
         const bool connected = peer.session.state == ConnectState::open;
         for (std::uint32_t i = 0; i < peer.contact.route.count; ++i) {
             text += "  path " + paths.path_text(peer, i) + " of process " +
-                    std::to_string(peer.contact.name & 0xffffffffu) + ":";
+                    rank_text(peer.contact.name) + ":";
             const char* separator = " weight ";
             for (const Mix mix : kMixes) {
                 const auto at = static_cast<std::size_t>(mix);
@@ -194,10 +195,9 @@ std::string Core::source_map() {
 }
 
 std::string Core::report() const {
-    std::string text =
-        traffic_report(*parts_.environment.counters,
-                       "process " + std::to_string(parts_.environment.self & 0xffffffffu) + " on " +
-                           parts_.environment.host);
+    std::string text = traffic_report(*parts_.environment.counters,
+                                      "process " + rank_text(parts_.environment.self) + " on " +
+                                          parts_.environment.host);
     for (const Rail* rail : rails()) {
         text += "  rail " + rail_text(rail->info()) + "\n";
     }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/process_name.h"
 #include "core/derived_options.h"
 
 namespace adaptib {
@@ -155,7 +156,7 @@ void CoreOpener::open_sharing() {
     }
     SharedQueuePairs::Options options;
     options.initiators = static_cast<std::uint32_t>(parameters_.dc_initiators);
-    options.self = environment_.self & 0xffffffffu;
+    options.self = rank_of(environment_.self);
     options.access_key = environment_.random->next() | 1;
     options.answer_timeout = answer_code(std::chrono::milliseconds(parameters_.answer_timeout));
     options.answer_retries = static_cast<std::uint8_t>(parameters_.answer_retries);

@@ -12,6 +12,7 @@
 
 #include "base/bootstrap.h"
 #include "base/clock.h"
+#include "base/process_name.h"
 #include "base/random.h"
 #include "base/wire.h"
 #include "connect/connect_context.h"
@@ -43,7 +44,8 @@ struct CoreEnvironment {
     std::function<bool()> watch_memory;
     MeasureOptions measure;
 
-    bool is_first_process() const { return (self & 0xffffffffu) == 0; } // of its job
+    // Returns true for the first endpoint of the job's first process.
+    bool is_first_process() const { return rank_of(self) == 0 && endpoint_of(self) == 0; }
 };
 
 } // namespace adaptib

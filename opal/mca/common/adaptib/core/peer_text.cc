@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/peer_text.h"
 
+#include "base/process_name.h"
+
 namespace adaptib {
 
 std::string peer_text(std::uint64_t name, const std::string& host) {
-    return "Process " + std::to_string(name & 0xffffffffu) + " of job " +
-           std::to_string(name >> 32) + (host.empty() ? "" : " on host " + host);
+    return "Process " + rank_text(name) + " of job " + std::to_string(job_of(name)) +
+           (host.empty() ? "" : " on host " + host);
 }
 
 const char* advice(Reason reason) {

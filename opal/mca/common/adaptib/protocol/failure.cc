@@ -2,6 +2,8 @@
 // Loss of a peer, and all that waits for it.
 #include "protocol/protocol.h"
 
+#include "base/process_name.h"
+
 namespace adaptib {
 
 // Ends everything that waits for the peer. Work that is outstanding at a queue pair completes as
@@ -10,9 +12,8 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     if (!peer.ending.failure.empty()) {
         return;
     }
-    peer.ending.failure = "The connection to process " +
-                          std::to_string(peer.contact.name & 0xffffffffu) + " on host " +
-                          peer.contact.address.host + " is broken: " + what +
+    peer.ending.failure = "The connection to process " + rank_text(peer.contact.name) +
+                          " on host " + peer.contact.address.host + " is broken: " + what +
                           ". Its requests end with an error.";
     peer.in.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect

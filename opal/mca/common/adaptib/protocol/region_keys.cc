@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "base/process_name.h"
+
 namespace adaptib {
 
 namespace {
@@ -77,8 +79,8 @@ void RegionKeys::report_refused(Peer& peer, Opcode opcode, Bytes bytes) {
     const bool atomic = opcode != Opcode::read && opcode != Opcode::write;
     listener_.on_failure(
         std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " + std::to_string(bytes) +
-        " bytes on memory of process " + std::to_string(peer.contact.name & 0xffffffffu) +
-        " on host " + peer.contact.address.host +
+        " bytes on memory of process " + rank_text(peer.contact.name) + " on host " +
+        peer.contact.address.host +
         " is refused: no memory region registered there allows it at that address.");
 }
 

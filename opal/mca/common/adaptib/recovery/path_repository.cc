@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/process_name.h"
+
 namespace adaptib {
 
 namespace {
@@ -97,9 +99,9 @@ std::string PathRepository::report() const {
                 continue;
             }
             text += "  path " + path_text(*peer, pair) + " of process " +
-                    std::to_string(peer->contact.name & 0xffffffffu) + ": " +
-                    state_text(record.state) + " since " + seconds_text(now - record.since) +
-                    ", failed " + count_text(record.failures, "time") + ", came back " +
+                    rank_text(peer->contact.name) + ": " + state_text(record.state) + " since " +
+                    seconds_text(now - record.since) + ", failed " +
+                    count_text(record.failures, "time") + ", came back " +
                     count_text(record.recoveries, "time");
             text += record.last_error.empty() ? "\n" : "; last: " + record.last_error + "\n";
         }
@@ -107,7 +109,7 @@ std::string PathRepository::report() const {
         const Nanoseconds without =
             paths.without_total + (paths.without ? now - paths.without_since : Nanoseconds{0});
         if (without.count() > 0) {
-            text += "  process " + std::to_string(peer->contact.name & 0xffffffffu) +
+            text += "  process " + rank_text(peer->contact.name) +
                     ": no path that was known to work for " + seconds_text(without) + "\n";
         }
     }

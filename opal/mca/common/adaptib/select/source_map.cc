@@ -2,6 +2,8 @@
 // SourceMap: counting and text (select/source_map.h).
 #include "select/source_map.h"
 
+#include "base/process_name.h"
+
 namespace adaptib {
 
 void SourceMap::look(Nanoseconds now) {
@@ -24,21 +26,21 @@ void SourceMap::look(Nanoseconds now) {
 
 void SourceMap::add(std::uint64_t source, std::uint64_t messages) {
     if (messages > 0) {
-        counts_[{now_, source}] += messages;
+        counts_[{now_, process_of(source)}] += messages;
     }
 }
 
 std::string SourceMap::text(std::uint64_t self) const {
-    const auto rank_of = [](std::uint64_t name) { return std::to_string(name & 0xffffffffu); };
-    std::string text = "# adaptib: messages by source and time\n# receiver " + rank_of(self) +
-                       "\n# unit_ns " + std::to_string(unit_.count()) + "\n# units " +
-                       std::to_string(now_ + 1) + "\n# unit\tsource\tmessages\n";
+    std::string text = "# adaptib: messages by source and time\n# receiver " +
+                       std::to_string(rank_of(self)) + "\n# unit_ns " +
+                       std::to_string(unit_.count()) + "\n# units " + std::to_string(now_ + 1) +
+                       "\n# unit\tsource\tmessages\n";
     for (const auto& [key, messages] : counts_) {
         const std::uint64_t source = key.second;
-        const bool ours = source >> 32 == self >> 32;
+        const bool ours = job_of(source) == job_of(self);
         text += std::to_string(key.first) + "\t" +
-                (ours ? "" : std::to_string(source >> 32) + ":") + rank_of(source) + "\t" +
-                std::to_string(messages) + "\n";
+                (ours ? "" : std::to_string(job_of(source)) + ":") +
+                std::to_string(rank_of(source)) + "\t" + std::to_string(messages) + "\n";
     }
     return text;
 }
