@@ -126,7 +126,7 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             if (!peer.lanes.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
-            if (connections_->renew_shared(peer, peer.lanes.subchannels[i]) ||
+            if (connections_->handshake().renew_shared(peer, peer.lanes.subchannels[i]) ||
                 departures_->leaves(peer)) {
                 return;
             }
@@ -186,7 +186,7 @@ void Core::on_peer_failed(Peer& peer, const std::string& why) {
 void Core::report_peer_failure(Peer& peer) { protocol_->report_peer_failure(peer); }
 
 void Core::on_early_request(Peer& peer, const ConnectBody& body) {
-    connections_->on_early_request(peer, body);
+    connections_->handshake().on_early_request(peer, body);
 }
 
 bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
@@ -196,7 +196,7 @@ bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
     }
     if (peer->contact.datagram.handle != nullptr &&
         !peer->ending.released) { // else contacted and released since
-        connections_->request_if_room(*peer);
+        connections_->handshake().request_if_room(*peer);
         asked = peer;
     }
     return true;

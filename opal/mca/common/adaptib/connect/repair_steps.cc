@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps of repairs (connect/repairs.h), and the agreement of both sides.
-#include <algorithm>
-#include <cstring>
-#include <utility>
+#include "connect/repair_steps.h"
 
-#include "connect/connection_manager.h"
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace adaptib {
 
@@ -15,13 +14,13 @@ constexpr Nanoseconds kLookEvery{10'000'000}; // for a path, while there is none
 } // namespace
 
 // REQUIRES: the peer is open or closing.
-void ConnectionManager::on_repair_begins(Peer& peer) {
+void RepairSteps::on_repair_begins(Peer& peer) {
     if (peer.session.state == ConnectState::closing) {
-        closings_.forget(peer);
-        closings_.resume(peer);
+        parts_.closings.forget(peer);
+        parts_.closings.resume(peer);
     }
-    lane_migrations_.stop(peer);
-    measurement_.stop(peer);
+    parts_.lane_migrations.stop(peer);
+    parts_.measurement.stop(peer);
     --context_.counters.connections_open;
     ++context_.counters.repairs;
     peer.session.state = ConnectState::repairing;
@@ -36,20 +35,48 @@ void ConnectionManager::on_repair_begins(Peer& peer) {
     }
     context_.listener.on_interrupted(peer);
     if (!peer.interruption.repair.gentle) {
-        queue_pairs_.fail_all(peer);
+        parts_.queue_pairs.fail_all(peer);
     }
 }
 
 // Destroyed queue pairs complete nothing any more; completions from before are taken, and do not
 // count.
-void ConnectionManager::on_repair_late(Peer& peer) {
+void RepairSteps::on_repair_late(Peer& peer) {
     destroy_initiators(peer);
-    drop_queue_pairs_of(peer);
+    parts_.resources.drop_queue_pairs(peer);
     context_.listener.on_abandoned(peer);
 }
 
-void ConnectionManager::on_repair_quiet(Peer& peer) {
-    queue_pairs_.fail_all(peer);
+// Destroys the peer's initiators, which complete nothing any more, for other users neither.
+void RepairSteps::destroy_initiators(Peer& peer) {
+    std::vector<const SharedInitiator*> gone;
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
+        if (shared != nullptr) {
+            gone.push_back(&shared->initiator());
+            shared->initiator().destroy();
+        }
+    }
+    if (gone.empty()) {
+        return;
+    }
+    peer.interruption.repair.quiet_at =
+        context_.options.clock->now() + SharedDraining::kPacketsGone;
+    parts_.limit.for_each([&](Peer& other) {
+        const bool uses = std::any_of(
+            other.lanes.subchannels.begin(), other.lanes.subchannels.end(), [&](const auto& each) {
+                SharedQueuePair* const shared = other.shared_queue_pair(each);
+                return shared != nullptr &&
+                       std::find(gone.begin(), gone.end(), &shared->initiator()) != gone.end();
+            });
+        if (uses && &other != &peer && other.session.repairable) {
+            parts_.repairs.begin(other);
+        }
+    });
+}
+
+void RepairSteps::on_repair_quiet(Peer& peer) {
+    parts_.queue_pairs.fail_all(peer);
     context_.listener.on_ring_final(peer);
     if (peer.session.state != ConnectState::repairing) {
         return; // what was in the ring has broken the connection
@@ -64,34 +91,33 @@ void ConnectionManager::on_repair_quiet(Peer& peer) {
 }
 
 // Destroys queue pairs before the memory that they write from.
-void ConnectionManager::drop_ring_writer(Peer& peer) {
-    drop_queue_pairs_of(peer);
+void RepairSteps::drop_ring_writer(Peer& peer) {
+    parts_.resources.drop_queue_pairs(peer);
     peer.out.ring.reset();
     peer.transfers.answers = nullptr;
     peer.session.ring_broken = false;
 }
 
 // REQUIRES: fenced.
-void ConnectionManager::on_repair_ready(Peer& peer) {
+void RepairSteps::on_repair_ready(Peer& peer) {
     if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
-        ++peer.connection.number;
-        accept(peer, *early, kNeeded);
+        listener_.on_kept_request(peer, *early);
         return;
     }
-    const Status status = queue_pairs_.make_all(peer);
+    const Status status = parts_.queue_pairs.make_all(peer);
     if (!status.ok() || peer.lanes.live_subchannels() == 0) {
-        drop_queue_pairs_of(peer);
+        parts_.resources.drop_queue_pairs(peer);
         peer.interruption.repair.ask_at = context_.options.clock->now() + kLookEvery;
         return;
     }
     ++peer.connection.number;
     peer.session.state = ConnectState::requested;
-    static_cast<void>(messages_.send(peer, MessageType::connect_request));
+    static_cast<void>(parts_.messages.send(peer, MessageType::connect_request));
 }
 
 // Waits for a path: no path is usable for both sides; each looks for one independently.
-void ConnectionManager::wait_for_path(Peer& peer) {
-    drop_queue_pairs_of(peer);
+void RepairSteps::wait_for_path(Peer& peer) {
+    parts_.resources.drop_queue_pairs(peer);
     peer.session.state = ConnectState::repairing;
     peer.interruption.repair.fenced = true;
     const auto more = static_cast<std::int64_t>(
@@ -101,19 +127,19 @@ void ConnectionManager::wait_for_path(Peer& peer) {
 }
 
 // Returns false if the peer has failed. REQUIRES: the repair is active; the other side has fenced.
-bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
+bool RepairSteps::take_over(Peer& peer, std::uint32_t expected) {
     context_.listener.on_ring_final(peer); // messages stored since
     if (peer.session.state == ConnectState::failed) {
         return false;
     }
     peer.interruption.repair.expected = expected;
-    offered_rings_.renew(peer);
+    parts_.offered_rings.renew(peer);
     return true;
 }
 
 // Called when the connection is open again.
-void ConnectionManager::end_repair(Peer& peer) {
-    repairs_.leave(peer);
+void RepairSteps::end(Peer& peer) {
+    parts_.repairs.leave(peer);
     peer.interruption.repair.active = false;
     const auto took = context_.options.attended->now() - peer.interruption.repair.began;
     context_.counters.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
