@@ -68,6 +68,12 @@ void ConnectionManager::retry() {
     }
 }
 
+void ConnectionManager::on_events_handled(Peer& peer, ConnectEventSet handled) {
+    handshake_.on_events_handled(peer, handled);
+    closings_.on_events_handled(peer, handled);
+    repairs_.on_events_handled(peer, handled);
+}
+
 void ConnectionManager::take(Peer& peer, SharingPreference preference) {
     const bool other = peer.connection.shared != (preference == SharingPreference::shared);
     if (peer.session.state == ConnectState::open && !other) {
@@ -78,7 +84,7 @@ void ConnectionManager::take(Peer& peer, SharingPreference preference) {
         if (preference == SharingPreference::shared && peer.connection.wanted_link.linked()) {
             limit_.stop_waiting(peer); // it gets a shared one without waiting
         }
-        handshake_.request(peer);
+        request(peer);
     } else if (peer.session.state == ConnectState::open) {
         if (preference == SharingPreference::shared || limit_.has_room()) {
             give_up(peer); // after that it is requested

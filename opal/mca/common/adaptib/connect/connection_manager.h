@@ -37,6 +37,7 @@
 #include "connect/closings.h"
 #include "connect/cm_connects.h"
 #include "connect/connect_context.h"
+#include "connect/connection_events.h"
 #include "connect/connection_limit.h"
 #include "connect/connection_pool.h"
 #include "connect/connection_resources.h"
@@ -59,16 +60,20 @@
 
 namespace adaptib {
 
-class ConnectionManager {
+class ConnectionManager final : private EventsHandledListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
                       std::span<const std::unique_ptr<CompletionQueue>> cqs, Counters& counters,
                       ConnectionListener& listener)
-        : context_{options, rails, cqs, counters, listener} {}
+        : events_(listener, *this), context_{options, rails, cqs, counters, events_, listener} {}
 
-    // Starts connecting if the peer is idle; without room, as soon as there is some.
-    void request(Peer& peer) { handshake_.request(peer); }
+    // Starts connecting if the peer is idle; without room, as soon as there is some. If the peer
+    // fails at that, the listener knows by the end of the call.
+    void request(Peer& peer) {
+        handshake_.request(peer);
+        handle_failure(peer);
+    }
     // Starts closing the connection if it is open and nothing needs it.
     void give_up(Peer& peer) {
         if (peer.session.state == ConnectState::open && is_unused(peer)) {
@@ -81,12 +86,33 @@ public:
     void take(Peer& peer, SharingPreference preference);
     // Handles an arrived message of the handshake or of closing, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
+    // As Handshake::renew_shared. If the peer fails at that, the listener knows by the end of the
+    // call.
+    bool renew_shared(Peer& peer, Subchannel& subchannel) {
+        const bool renewed = handshake_.renew_shared(peer, subchannel);
+        handle_failure(peer);
+        return renewed;
+    }
+    // Handles a request that had to wait for the end of the connection before, and all events.
+    void on_early_request(Peer& peer, const ConnectBody& body) {
+        handshake_.on_early_request(peer, body);
+        handle_events();
+    }
+    // Destroys queue pairs that do not complete their work (RepairSteps::abandon).
+    void abandon(Peer& peer) { repair_steps_.abandon(peer); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.
     Status open_loopback(Peer& self);
     void close(Peer& peer, ConnectState state) { teardown_.close(peer, state); }
     void break_off(Peer& peer) { teardown_.break_off(peer); }
     // Sends handshake messages that found no room before; advances closing, repairs and the like.
     void retry();
+    // Lets the listener handle all events (connection_events.h). Called after each call that may
+    // cause some, besides those that say that they do so.
+    void handle_events() {
+        if (events_.any()) [[unlikely]] {
+            events_.handle();
+        }
+    }
     // Returns the index of the control lane: the subchannel that carries the peer's ring and
     // credit.
     std::size_t chosen_subchannel(Peer& peer) { return lanes_.chosen(peer); }
@@ -125,6 +151,14 @@ public:
     const PathMeasurement& measurement() const { return measurement_; }
 
 private:
+    void on_events_handled(Peer& peer, ConnectEventSet handled) override;
+    void handle_failure(Peer& peer) {
+        if (events_.any()) [[unlikely]] {
+            events_.handle_failure(peer);
+        }
+    }
+
+    ConnectionEvents events_;
     const ConnectContext context_;
     // Listeners of the parts behind them.
     Handshake handshake_{context_,

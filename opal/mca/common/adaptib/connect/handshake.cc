@@ -184,8 +184,8 @@ void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     parts_.resources.set_kind(peer, shared);
-    if (peer.interruption.repair.active && !parts_.repair_steps.take_over(peer, body.expected)) {
-        return;
+    if (peer.interruption.repair.active) {
+        parts_.repair_steps.take_over(peer, body.expected);
     }
     Status status = peer.interruption.repair.active ? parts_.queue_pairs.make_all(peer)
                                                     : parts_.resources.make(peer);
@@ -224,11 +224,11 @@ void Handshake::say_refused(Peer& peer, RefusalReason reason) {
     static_cast<void>(parts_.messages.send(peer, MessageType::connect_refuse));
 }
 
-// Gives the peer up, and tells it. In this order, since giving up drops messages on their way to
-// it.
+// Gives the peer up, and tells it afterwards (on_events_handled), since giving up drops messages on
+// their way to it.
 void Handshake::lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what) {
-    parts_.teardown.fail(peer, status, what);
-    say_refused(peer, body, RefusalReason::broken);
+    parts_.teardown.fail(peer, status, what, ConnectEvent::failed_here);
+    peer.connection.remote_number = body.connection;
 }
 
 // Refuses the request. The peer asks again if it needs the connection; meanwhile this side looks
@@ -276,9 +276,7 @@ void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
         return;
     }
     if (peer.interruption.repair.active) {
-        if (!parts_.repair_steps.take_over(peer, note.expected)) {
-            return;
-        }
+        parts_.repair_steps.take_over(peer, note.expected);
         if (note.number == static_cast<std::uint32_t>(RefusalReason::no_path)) {
             parts_.repair_steps.wait_for_path(peer);
             return;
@@ -326,7 +324,7 @@ void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
         parts_.limit.wait(peer, later(kDoublings));
         peer.connection.activity.urgent_at = later(kUrgentDoublings);
     }
-    context_.listener.on_unconnected(peer);
+    context_.events.report(peer, ConnectEvent::unconnected);
 }
 
 void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
@@ -353,8 +351,8 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
         ++context_.counters.bad_packets; // a reply must be of the kind that was requested
         return;
     }
-    if (peer.interruption.repair.active && !parts_.repair_steps.take_over(peer, body.expected)) {
-        return;
+    if (peer.interruption.repair.active) {
+        parts_.repair_steps.take_over(peer, body.expected);
     }
     parts_.cm_connects.prepare(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
@@ -389,11 +387,9 @@ void Handshake::confirm(Peer& peer) {
 
 // A peer that waits for the confirmation is not told: it finds that out by itself.
 void Handshake::on_cm_connect_failed(Peer& peer, const std::string& what) {
-    const bool asks = peer.connection.cm_connect.asks;
-    parts_.teardown.fail(peer, Status::error(Reason::unreachable), what);
-    if (asks) {
-        say_refused(peer, RefusalReason::broken); // in this order: see lose()
-    }
+    parts_.teardown.fail(peer, Status::error(Reason::unreachable), what,
+                         peer.connection.cm_connect.asks ? ConnectEvent::failed_here
+                                                         : ConnectEvent::failed);
 }
 
 void Handshake::on_confirm(Peer& peer, const ConnectBody& body) {
@@ -486,9 +482,16 @@ void Handshake::open(Peer& peer) {
         parts_.repair_steps.end(peer);
     }
     parts_.measurement.add(peer);
-    context_.listener.on_connected(peer);
-    if (std::exchange(peer.interruption.repair.improve, false)) {
+    context_.events.report(peer, ConnectEvent::connected);
+}
+
+void Handshake::on_events_handled(Peer& peer, ConnectEventSet handled) {
+    if (handled.has(ConnectEvent::connected) &&
+        std::exchange(peer.interruption.repair.improve, false)) {
         parts_.repairs.improve(peer);
+    }
+    if (handled.has(ConnectEvent::failed_here)) {
+        say_refused(peer, RefusalReason::broken);
     }
 }
 
@@ -499,10 +502,6 @@ void Handshake::on_kept_request(Peer& peer, const ConnectBody& request) {
 
 void Handshake::on_closing_agreed(Peer& peer) {
     constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is requested again
-    context_.listener.on_ring_final(peer);
-    if (peer.session.state != ConnectState::closing) {
-        return; // what was in the ring has broken the connection
-    }
     const bool yielded = peer.transfers.yields;
     parts_.teardown.keep(peer);
     ++context_.counters.connections_closed;
@@ -517,7 +516,7 @@ void Handshake::on_closing_agreed(Peer& peer) {
         on_request(peer, *early, kNeeded);
     }
     grant_preference(peer);
-    context_.listener.on_unconnected(peer);
+    context_.events.report(peer, ConnectEvent::unconnected);
 }
 
 // Called when the connection is closed: requests the preferred kind.

@@ -66,6 +66,14 @@ public:
             static_cast<void>(ask(peer));
         }
     }
+    // Returns true if the message may say that the other side has fenced the connection that is
+    // being repaired: then messages that it had stored in the ring are to be taken before
+    // on_message(), which makes the ring anew.
+    static bool may_say_fenced(const Peer& peer, MessageType type) {
+        return peer.interruption.repair.active &&
+               (type == MessageType::connect_request || type == MessageType::connect_reply ||
+                type == MessageType::connect_refuse);
+    }
     // Handles an arrived request, reply, confirmation or refusal, which has passed check_message.
     void on_message(Peer& peer, const MessageHeader& header, const std::byte* body);
     // Handles a request that had to wait for the end of the connection before.
@@ -73,6 +81,8 @@ public:
     // Called when a shared queue pair has failed that a connection not yet open is to use: the
     // connection goes over another one. Returns false if that is not the case.
     bool renew_shared(Peer& peer, Subchannel& subchannel);
+    // Goes on with what has waited for that.
+    void on_events_handled(Peer& peer, ConnectEventSet handled);
 
 private:
     // Reasons for which the other side wants a connection.

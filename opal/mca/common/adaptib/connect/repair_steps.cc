@@ -13,7 +13,6 @@ constexpr Nanoseconds kLookEvery{10'000'000}; // for a path, while there is none
 
 } // namespace
 
-// REQUIRES: the peer is open or closing.
 void RepairSteps::on_repair_begins(Peer& peer) {
     if (peer.session.state == ConnectState::closing) {
         parts_.closings.forget(peer);
@@ -33,18 +32,19 @@ void RepairSteps::on_repair_begins(Peer& peer) {
         peer.interruption.repair.active = true;
         peer.interruption.repair.began = context_.options.attended->now();
     }
-    context_.listener.on_interrupted(peer);
+    context_.events.report(peer, ConnectEvent::interrupted);
     if (!peer.interruption.repair.gentle) {
         parts_.queue_pairs.fail_all(peer);
     }
 }
 
-// Destroyed queue pairs complete nothing any more; completions from before are taken, and do not
-// count.
 void RepairSteps::on_repair_late(Peer& peer) {
+    context_.events.report(peer, ConnectEvent::abandoned);
+}
+
+void RepairSteps::abandon(Peer& peer) {
     destroy_initiators(peer);
     parts_.resources.drop_queue_pairs(peer);
-    context_.listener.on_abandoned(peer);
 }
 
 // Destroys the peer's initiators, which complete nothing any more, for other users neither.
@@ -77,14 +77,11 @@ void RepairSteps::destroy_initiators(Peer& peer) {
 
 void RepairSteps::on_repair_quiet(Peer& peer) {
     parts_.queue_pairs.fail_all(peer);
-    context_.listener.on_ring_final(peer);
-    if (peer.session.state != ConnectState::repairing) {
-        return; // what was in the ring has broken the connection
-    }
-    context_.listener.on_fenced(peer);
-    if (peer.session.state != ConnectState::repairing) {
-        return;
-    }
+    context_.events.report(peer, ConnectEvent::ring_final);
+    context_.events.report(peer, ConnectEvent::fenced);
+}
+
+void RepairSteps::on_repair_fenced(Peer& peer) {
     drop_ring_writer(peer);
     peer.interruption.repair.fenced = true;
     peer.interruption.repair.ask_at = Nanoseconds{0};
@@ -115,7 +112,6 @@ void RepairSteps::on_repair_ready(Peer& peer) {
     static_cast<void>(parts_.messages.send(peer, MessageType::connect_request));
 }
 
-// Waits for a path: no path is usable for both sides; each looks for one independently.
 void RepairSteps::wait_for_path(Peer& peer) {
     parts_.resources.drop_queue_pairs(peer);
     peer.session.state = ConnectState::repairing;
@@ -126,24 +122,17 @@ void RepairSteps::wait_for_path(Peer& peer) {
         context_.options.clock->now() + kLookEvery + Nanoseconds{more};
 }
 
-// Returns false if the peer has failed. REQUIRES: the repair is active; the other side has fenced.
-bool RepairSteps::take_over(Peer& peer, std::uint32_t expected) {
-    context_.listener.on_ring_final(peer); // messages stored since
-    if (peer.session.state == ConnectState::failed) {
-        return false;
-    }
+void RepairSteps::take_over(Peer& peer, std::uint32_t expected) {
     peer.interruption.repair.expected = expected;
     parts_.offered_rings.renew(peer);
-    return true;
 }
 
-// Called when the connection is open again.
 void RepairSteps::end(Peer& peer) {
     parts_.repairs.leave(peer);
     peer.interruption.repair.active = false;
     const auto took = context_.options.attended->now() - peer.interruption.repair.began;
     context_.counters.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
-    context_.listener.on_repaired(peer, took);
+    context_.events.report(peer, ConnectEvent::repaired, took);
 }
 
 } // namespace adaptib

@@ -56,9 +56,13 @@ public:
     // Waits for a path: no path is usable for both sides; each looks for one independently.
     void wait_for_path(Peer& peer);
     // Takes the other side's word that it is fenced, and lacks this side's messages from `expected`
-    // on. Returns false if the peer has failed. REQUIRES: the repair is active; the other side has
-    // fenced.
-    bool take_over(Peer& peer, std::uint32_t expected);
+    // on. REQUIRES: the repair is active; the other side has fenced; what it had stored in the ring
+    // is taken.
+    void take_over(Peer& peer, std::uint32_t expected);
+    // Destroys the queue pairs of the peer, which do not complete their work. Called from
+    // ConnectionEventHandler::on_abandoned, since completions from before must not be taken, nor
+    // any other event handled, in between.
+    void abandon(Peer& peer);
     // Called when the connection is open again.
     void end(Peer& peer);
 
@@ -66,6 +70,7 @@ private:
     void on_repair_begins(Peer& peer) override;
     void on_repair_late(Peer& peer) override;
     void on_repair_quiet(Peer& peer) override;
+    void on_repair_fenced(Peer& peer) override;
     void on_repair_ready(Peer& peer) override;
     void destroy_initiators(Peer& peer);
     void drop_ring_writer(Peer& peer);

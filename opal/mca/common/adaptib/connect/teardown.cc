@@ -11,15 +11,16 @@ void Teardown::on_unsent(Peer& peer, Status status) {
     fail(peer, status, "a message of the connection handshake could not be sent");
 }
 
-void Teardown::fail(Peer& peer, Status status, const std::string& what) {
+void Teardown::fail(Peer& peer, Status status, const std::string& what, ConnectEvent kind) {
     if (peer.session.state != ConnectState::open && peer.session.state != ConnectState::closing) {
         // Otherwise work is outstanding: break_off lets it complete.
         close(peer, ConnectState::failed);
     }
-    context_.listener.on_connect_failed(peer, status, what);
+    context_.events.report(peer, kind, status, what);
 }
 
 void Teardown::leave(Peer& peer, ConnectState state) {
+    context_.events.forget(peer);
     parts_.messages.forget(peer);
     if (peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing) {
         --context_.counters.connections_open;

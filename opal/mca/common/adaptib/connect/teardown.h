@@ -53,8 +53,10 @@ public:
     // Breaks the connection off: queue pairs go to the error state, so that outstanding work
     // completes as flushed; the rings are not used any more. The peer's state becomes failed.
     void break_off(Peer& peer);
-    // Gives the peer up.
-    void fail(Peer& peer, Status status, const std::string& what);
+    // Gives the peer up, and reports that. `kind`: ConnectEvent::failed, or failed_here if the
+    // other side has to be told.
+    void fail(Peer& peer, Status status, const std::string& what,
+              ConnectEvent kind = ConnectEvent::failed);
 
 private:
     void on_unsent(Peer& peer, Status status) override;

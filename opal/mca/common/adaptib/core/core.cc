@@ -171,12 +171,14 @@ void Core::run_timers() {
     probes_->run_timers();
     paths_->run_timers();
     connections_->limit().serve();
+    connections_->handle_events();
     connections_->measurement().begin_some();
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
         migration_->run();
     }
     if (startup_->goes_on()) [[unlikely]] {
         startup_->connect_some();
+        connections_->handle_events();
     }
 }
 

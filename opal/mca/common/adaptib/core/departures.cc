@@ -137,7 +137,7 @@ void Departures::tear_down_peers() {
         }
         protocol_.on_torn_down(*peer);
         if (early != nullptr) {
-            connections_.handshake().on_early_request(*peer, *early);
+            connections_.on_early_request(*peer, *early);
         }
     }
 }

@@ -75,9 +75,11 @@ void Core::on_interrupted(Peer& peer) {
     watch_->life().want(peer); // the repair needs an answer of the peer
 }
 
-// Takes completions until there are none. Their handling may cause further ones, so the number is
-// bounded by what the queues can hold.
+// Destroyed queue pairs complete nothing any more; completions from before do not count. Takes them
+// until there are none. Their handling may cause further ones, so the number is bounded by what the
+// queues can hold.
 void Core::on_abandoned(Peer& peer) {
+    connections_->abandon(peer);
     peer.interruption.abandoned = true;
     for (std::size_t left = kCompletionDepth * (rails_.size() + counters_.queue_pairs); left > 0;) {
         const std::size_t taken = poll_completions();
@@ -126,7 +128,7 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             if (!peer.lanes.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
-            if (connections_->handshake().renew_shared(peer, peer.lanes.subchannels[i]) ||
+            if (connections_->renew_shared(peer, peer.lanes.subchannels[i]) ||
                 departures_->leaves(peer)) {
                 return;
             }
@@ -186,7 +188,7 @@ void Core::on_peer_failed(Peer& peer, const std::string& why) {
 void Core::report_peer_failure(Peer& peer) { protocol_->report_peer_failure(peer); }
 
 void Core::on_early_request(Peer& peer, const ConnectBody& body) {
-    connections_->handshake().on_early_request(peer, body);
+    connections_->on_early_request(peer, body);
 }
 
 bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {

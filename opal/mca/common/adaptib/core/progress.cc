@@ -72,6 +72,7 @@ inline bool Core::nothing_else() const {
             events_->poll();
         }
         connections_->retry();
+        connections_->handle_events();
     }
     if (departures_->any()) [[unlikely]] {
         departures_->tear_down_peers();
@@ -168,9 +169,16 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
     }
     if (is_sequenced(header.type)) {
         delivery_->hand_over(*peer, header, body);
-    } else {
-        connections_->on_handshake(*peer, header, body);
+        return;
     }
+    if (Handshake::may_say_fenced(*peer, header.type)) [[unlikely]] {
+        rings_->empty(*peer);
+        if (peer->session.state == ConnectState::failed) {
+            return; // what was in the ring has broken the connection
+        }
+    }
+    connections_->on_handshake(*peer, header, body);
+    connections_->handle_events();
 }
 
 void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
