@@ -36,9 +36,8 @@ namespace adaptib {
 //   * is_usable changes nothing;
 //   * the rings' changes only change the core's list of rings to poll, which has to hold a ring
 //     exactly as long as there is one;
-//   * a path that is lost is noted, since is_usable has to know before the next path is chosen. The
-//     state of the path may change, at which the core wants a repair: that only puts the peer into
-//     the list of repairs (Repairs::begin, improve), for progress;
+//   * a path that could not be connected is noted, and suspect at most, at which the core does
+//     nothing more. is_usable has to know before the next path is chosen;
 //   * a notice is a text.
 class DirectConnectionListener {
 public:
