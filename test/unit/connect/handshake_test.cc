@@ -63,6 +63,15 @@ private:
 
         const Status& answer_;
     };
+    class Registered final : public MemoryRegion {
+    public:
+        Registered(void* address, Bytes length) : MemoryRegion(address, length) {}
+    };
+    Status register_impl(void* address, Bytes length, std::uint32_t,
+                         std::unique_ptr<MemoryRegion>& out) override {
+        out = std::make_unique<Registered>(address, length);
+        return kOk;
+    }
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override {
         if (init.type == QpType::ud) {
             out = std::make_unique<Datagrams>(sent);
