@@ -57,14 +57,12 @@ void ConnectionEvents::handle_all(Peer& peer) {
     }
 }
 
-void ConnectionEvents::handle_failure(Peer& peer) {
-    if (peer.connection.events.waiting.has(ConnectEvent::failed)) {
-        peer.connection.events.waiting.remove(ConnectEvent::failed);
-        if (!is_waiting(peer) && peer.connection.events.link.linked()) {
-            reported_.remove(peer);
-        }
-        handle(peer, ConnectEvent::failed);
+void ConnectionEvents::handle_failed(Peer& peer) {
+    peer.connection.events.waiting.remove(ConnectEvent::failed);
+    if (!is_waiting(peer) && peer.connection.events.link.linked()) {
+        reported_.remove(peer);
     }
+    handle(peer, ConnectEvent::failed);
 }
 
 void ConnectionEvents::handle(Peer& peer, ConnectEvent kind) {

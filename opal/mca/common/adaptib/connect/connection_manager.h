@@ -72,7 +72,7 @@ public:
     // fails at that, the listener knows by the end of the call.
     void request(Peer& peer) {
         handshake_.request(peer);
-        handle_failure(peer);
+        events_.handle_failure(peer);
     }
     // Starts closing the connection if it is open and nothing needs it.
     void give_up(Peer& peer) {
@@ -90,7 +90,7 @@ public:
     // call.
     bool renew_shared(Peer& peer, Subchannel& subchannel) {
         const bool renewed = handshake_.renew_shared(peer, subchannel);
-        handle_failure(peer);
+        events_.handle_failure(peer);
         return renewed;
     }
     // Handles a request that had to wait for the end of the connection before, and all events.
@@ -145,18 +145,11 @@ public:
     SharingRules& sharing() { return sharing_; }
     // Limit on connections, and the peers that wait for one.
     ConnectionLimit& limit() { return limit_; }
-    const ConnectionLimit& limit() const { return limit_; }
     // Measurement of peers' paths in the background.
     PathMeasurement& measurement() { return measurement_; }
-    const PathMeasurement& measurement() const { return measurement_; }
 
 private:
     void on_events_handled(Peer& peer, ConnectEventSet handled) override;
-    void handle_failure(Peer& peer) {
-        if (events_.any()) [[unlikely]] {
-            events_.handle_failure(peer);
-        }
-    }
 
     ConnectionEvents events_;
     const ConnectContext context_;
