@@ -19,6 +19,9 @@ using namespace std::chrono_literals;
 class Closing : public Connections, private HandshakeListener, private ClosingListener {
 protected:
     Closing() {
+        events_.then = [this](Peer& peer, ConnectEventSet handled) {
+            closings_.on_events_handled(peer, handled);
+        };
         peer_->connection.number = 5;
         peer_->connection.remote_number = 7;
     }
@@ -34,13 +37,17 @@ protected:
         target_of(posts.front().wr_id)->on_work_done(0, completion);
         posts.clear();
     }
+    void advance() {
+        closings_.advance();
+        events_.queue.handle();
+    }
     // Lets this side tell the other one that it closes the connection.
     void tell() {
         closings_.start(*peer_);
-        closings_.advance();
+        advance();
         EXPECT_FALSE(peer_->connection.closing.told);
         complete_flush();
-        closings_.advance();
+        advance();
         EXPECT_TRUE(peer_->connection.closing.told);
     }
     static ConnectNote note(std::uint32_t number) { return {7, 5, number, 0}; }
@@ -48,6 +55,7 @@ protected:
     std::size_t agreed_ = 0;
     std::size_t broken_ = 0;
     std::size_t late_confirms_ = 0;
+    bool reports_connected_ = false;
 
     const ConnectContext context_ = context({});
     HandshakeMessages messages_{context_, *this};
@@ -67,17 +75,20 @@ private:
     void on_late_confirm(Peer& peer) override {
         ++late_confirms_;
         peer.session.state = ConnectState::open;
+        if (reports_connected_) {
+            events_.queue.report(peer, ConnectEvent::connected);
+        }
     }
 };
 
 TEST_F(Closing, EndsOnceBothSidesHaveToldThatNothingIsUnderWay) {
     tell();
     EXPECT_TRUE(closings_.active());
-    closings_.advance();
+    advance();
     EXPECT_EQ(agreed_, 0u);
     closings_.on_close(*peer_, note(1)); // this side's message may have been answered with `keep`
     EXPECT_FALSE(peer_->connection.closing.told);
-    closings_.advance();
+    advance();
     EXPECT_EQ(agreed_, 1u);
     EXPECT_FALSE(closings_.active());
     EXPECT_EQ(peer_->session.state, ConnectState::idle);
@@ -87,10 +98,10 @@ TEST_F(Closing, AnUnusedConnectionIsClosedWithTheOtherSide) {
     closings_.on_close(*peer_, note(1));
     EXPECT_EQ(peer_->session.state, ConnectState::closing);
     EXPECT_TRUE(peer_->connection.closing.agreed);
-    closings_.advance();
+    advance();
     EXPECT_EQ(agreed_, 0u); // not before its own work is over
     complete_flush();
-    closings_.advance();
+    advance();
     EXPECT_EQ(agreed_, 1u);
 }
 
@@ -113,6 +124,7 @@ TEST_F(Closing, TheOtherSideMayKeepTheConnection) {
     closings_.on_keep(*peer_, note(peer_->connection.closing.number));
     EXPECT_EQ(peer_->session.state, ConnectState::open);
     EXPECT_FALSE(closings_.active());
+    events_.queue.handle();
     EXPECT_EQ(events_.connected, 1u);
     EXPECT_EQ(peer_->connection.activity.active, world_.clock.now());
 }
@@ -134,15 +146,39 @@ TEST_F(Closing, ACloseMeansThatTheConfirmationIsLate) {
     EXPECT_EQ(peer_->session.state, ConnectState::closing);
 }
 
+TEST_F(Closing, ACloseBeforeTheConfirmationWaitsForMessagesThatWaitedForTheConnection) {
+    peer_->session.state = ConnectState::answered;
+    reports_connected_ = true;
+    closings_.on_close(*peer_, note(1));
+    EXPECT_EQ(peer_->session.state, ConnectState::open);
+    peer_->transfers.users = 1; // begins when the event is handled
+    events_.queue.handle();
+    EXPECT_EQ(events_.log, "1 connected; ");
+    EXPECT_EQ(peer_->session.state, ConnectState::open); // it is kept
+    EXPECT_EQ(peer_->connection.closing.heard, 1u);
+}
+
+TEST_F(Closing, TakesNoStepWhileAnEventWaits) {
+    tell();
+    closings_.on_close(*peer_, note(1));
+    closings_.advance();
+    EXPECT_TRUE(ConnectionEvents::is_waiting(*peer_));
+    closings_.advance();
+    EXPECT_EQ(agreed_, 0u);
+    events_.queue.handle();
+    EXPECT_EQ(events_.log, "1 ring final; ");
+    EXPECT_EQ(agreed_, 1u);
+}
+
 TEST_F(Closing, AQueuePairThatHasFailedIsRepairedOrHasNothingUnderWay) {
     pair_of(*peer_, 0).answer = Status::error(Reason::bad_state);
     peer_->session.repairable = true;
     closings_.start(*peer_);
-    closings_.advance();
+    advance();
     EXPECT_EQ(broken_, 1u);
     EXPECT_FALSE(peer_->connection.closing.told);
     peer_->session.repairable = false;
-    closings_.advance();
+    advance();
     EXPECT_EQ(broken_, 1u);
     EXPECT_TRUE(peer_->connection.closing.told);
 }

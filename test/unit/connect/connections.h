@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,36 +38,55 @@ private:
     Status post_receive_impl(const ReceiveWork&) override { return kOk; }
 };
 
-class ConnectEvents final : public ConnectionListener {
+class ConnectEvents final : public ConnectionListener, private EventsHandledListener {
 public:
     std::vector<std::string> notices;
+    std::string log; // of the events handled, by peer and kind
     std::size_t connected = 0;
     std::size_t partitions = 0;
     std::size_t rings_offered = 0;
     std::size_t rings_withdrawn = 0;
     std::vector<std::size_t> lost_paths;
-    std::string last_loss;                // why the last one was lost
-    bool usable = true;                   // each path ...
-    std::size_t except = ~std::size_t{0}; // ... but this one
+    std::string last_loss;                            // why the last one was lost
+    bool usable = true;                               // each path ...
+    std::size_t except = ~std::size_t{0};             // ... but this one
+    std::function<void(Peer&, ConnectEventSet)> then; // goes on with what has waited for them
+    ConnectionEvents queue{*this, *this};
 
 private:
+    void note(const Peer& peer, const char* kind) {
+        log += std::to_string(peer.contact.name) + " " + kind + "; ";
+    }
+    void on_events_handled(Peer& peer, ConnectEventSet handled) override {
+        if (then) {
+            then(peer, handled);
+        }
+    }
     void on_ring_offered(Peer&) override { ++rings_offered; }
-    void on_connected(Peer&) override { ++connected; }
-    void on_unconnected(Peer&) override {}
-    void on_ring_final(Peer&) override {}
+    void on_connected(Peer& peer) override {
+        ++connected;
+        note(peer, "connected");
+    }
+    void on_unconnected(Peer& peer) override { note(peer, "unconnected"); }
+    void on_ring_final(Peer& peer) override { note(peer, "ring final"); }
     void on_ring_withdrawn(Peer&) override { ++rings_withdrawn; }
     bool is_usable(const Peer&, std::size_t path) override { return usable && path != except; }
     void on_path_unconnected(Peer&, std::size_t path, const std::string& why) override {
         lost_paths.push_back(path);
         last_loss = why;
     }
-    void on_interrupted(Peer&) override {}
-    void on_abandoned(Peer&) override {}
-    void on_fenced(Peer&) override {}
-    void on_partition(Peer&, Nanoseconds) override { ++partitions; }
-    void on_repaired(Peer&, Nanoseconds) override {}
+    void on_interrupted(Peer& peer) override { note(peer, "interrupted"); }
+    void on_abandoned(Peer& peer) override { note(peer, "abandoned"); }
+    void on_fenced(Peer& peer) override { note(peer, "fenced"); }
+    void on_partition(Peer& peer, Nanoseconds) override {
+        ++partitions;
+        note(peer, "partition");
+    }
+    void on_repaired(Peer& peer, Nanoseconds) override { note(peer, "repaired"); }
     void on_notice(const std::string& text) override { notices.push_back(text); }
-    void on_connect_failed(Peer&, Status, const std::string&) override {}
+    void on_connect_failed(Peer& peer, Status, const std::string& what) override {
+        note(peer, ("failed: " + what).c_str());
+    }
 };
 
 class Connections : public testing::Test {
@@ -93,7 +113,7 @@ protected:
     }
     ConnectContext context(ConnectOptions options) {
         options.clock = &world_.clock;
-        return {options, world_.rails, {}, world_.counters, events_};
+        return {options, world_.rails, {}, world_.counters, events_.queue, events_};
     }
 
     TwoRails world_;

@@ -66,7 +66,7 @@ protected:
     NumberingRail second_{"m1:1"};
     std::vector<Rail*> rails_{&first_, &second_};
     std::vector<std::unique_ptr<CompletionQueue>> cqs_ = queues_of(rails_);
-    ConnectContext context_{options(), rails_, cqs_, world_.counters, events_};
+    ConnectContext context_{options(), rails_, cqs_, world_.counters, events_.queue, events_};
     ConnectionPool pool_{4, world_.counters};
     QueuePairs queue_pairs_{context_, pool_};
 };

@@ -278,6 +278,16 @@ TEST_F(SharedPairs, TakeTheirPlaceAndAreAimedAtThePeer) {
     EXPECT_FALSE(initiator(*other, 0).failed());
 }
 
+// A refused request fails a queue pair without that its path has failed. The next one is another.
+TEST_F(SharedPairs, ForgetThatARequestWasRefused) {
+    ASSERT_TRUE(shared_pairs_.make_all(*peer_).ok());
+    peer_->lanes.subchannels[0].refused = true;
+    shared_pairs_.drop_all(*peer_);
+    peer_->interruption.repair.active = true;
+    ASSERT_TRUE(shared_pairs_.make_all(*peer_).ok());
+    EXPECT_FALSE(peer_->lanes.subchannels[0].refused);
+}
+
 TEST_F(SharedPairs, FailWithTheirPortNotWithAPeer) {
     ASSERT_TRUE(shared_pairs_.make_all(*peer_).ok());
     second_.port = PortState::down;

@@ -168,7 +168,7 @@ protected:
 
     ConnectContext recorded_context(ConnectOptions options) {
         options.clock = &world_.clock;
-        return {options, rails_, queues_, world_.counters, events_};
+        return {options, rails_, queues_, world_.counters, events_.queue, events_};
     }
     // Makes a peer of two paths, without a connection.
     std::unique_ptr<Peer> idle_peer(std::uint64_t name) {

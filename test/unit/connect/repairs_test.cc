@@ -18,13 +18,19 @@ using namespace std::chrono_literals;
 
 class Repairing : public Connections, private RepairListener, private Witness {
 protected:
-    Repairing() { attended_.at_most(1h); }
+    Repairing() {
+        attended_.at_most(1h);
+        events_.then = [this](Peer& peer, ConnectEventSet handled) {
+            repairs_.on_events_handled(peer, handled);
+        };
+    }
     ~Repairing() override { repairs_.leave(*peer_); }
 
     // Returns the steps that are taken now.
     std::string advance() {
         steps_.clear();
         repairs_.advance();
+        events_.queue.handle();
         return steps_;
     }
     ConnectOptions options() {
@@ -36,7 +42,8 @@ protected:
         return options;
     }
 
-    bool alive_ = false; // as far as the witness knows
+    bool reports_ = false; // the steps report events
+    bool alive_ = false;   // as far as the witness knows
     Nanoseconds ask_at_{0};
     AttendedClock attended_{world_.clock};
     const Liveness liveness_{5s};
@@ -51,6 +58,9 @@ protected:
 private:
     void on_repair_begins(Peer& peer) override {
         steps_ += "begins ";
+        if (reports_) {
+            events_.queue.report(peer, ConnectEvent::interrupted);
+        }
         peer.session.state = ConnectState::repairing;
         peer.interruption.repair.wanted = false;
         peer.interruption.repair.active = true;
@@ -62,14 +72,27 @@ private:
     void on_repair_late(Peer& peer) override {
         steps_ += "late ";
         peer.transfers.stripes = 0;
+        if (reports_) {
+            events_.queue.report(peer, ConnectEvent::abandoned);
+        }
     }
     void on_repair_quiet(Peer& peer) override {
         steps_ += "quiet ";
+        if (reports_) {
+            events_.queue.report(peer, ConnectEvent::ring_final);
+            events_.queue.report(peer, ConnectEvent::fenced);
+        } else {
+            on_repair_fenced(peer);
+        }
+    }
+    void on_repair_fenced(Peer& peer) override {
+        steps_ += reports_ ? "fenced " : "";
         peer.interruption.repair.fenced = true;
         peer.interruption.repair.ask_at = ask_at_;
     }
     void on_repair_ready(Peer& peer) override {
         steps_ += "ready ";
+        peer.connection.early_request.reset();
         peer.interruption.repair.ask_at = world_.clock.now() + 10ms;
     }
     bool may_live(Peer&, Nanoseconds) override { return alive_; }
@@ -111,6 +134,38 @@ TEST_F(Repairing, WorkUnderWayIsAwaitedForAQuarterOfTheFailureTimeout) {
     EXPECT_EQ(advance(), "");
     world_.clock.advance(1ms);
     EXPECT_EQ(advance(), "late quiet ready ");
+}
+
+TEST_F(Repairing, EachStepWaitsUntilTheEventsOfTheOneBeforeAreHandled) {
+    reports_ = true;
+    peer_->transfers.stripes = 1;
+    repairs_.begin(*peer_);
+    repairs_.advance();
+    world_.clock.advance(1s);
+    repairs_.advance(); // the core does not know yet
+    EXPECT_EQ(events_.log, "");
+    EXPECT_FALSE(peer_->interruption.repair.fenced);
+    EXPECT_EQ(advance(), "late quiet fenced ready ");
+    EXPECT_EQ(events_.log, "1 interrupted; 1 abandoned; 1 ring final; 1 fenced; ");
+}
+
+TEST_F(Repairing, AConnectionThatBreaksMeanwhileTakesNoFurtherStep) {
+    reports_ = true;
+    repairs_.begin(*peer_);
+    events_.then = [this](Peer& peer, ConnectEventSet handled) {
+        peer.session.state = ConnectState::failed;
+        repairs_.on_events_handled(peer, handled);
+    };
+    EXPECT_EQ(advance(), "begins ");
+}
+
+TEST_F(Repairing, TheRingIsTakenBeforeARequestIsAccepted) {
+    ask_at_ = Nanoseconds::max();
+    repairs_.begin(*peer_);
+    EXPECT_EQ(advance(), "begins quiet ");
+    peer_->connection.early_request = std::make_unique<ConnectBody>();
+    EXPECT_EQ(advance(), "ready ");
+    EXPECT_EQ(events_.log, "1 ring final; ");
 }
 
 TEST_F(Repairing, AConnectionThatIsComingUpIsRepairedOnceItIsOpen) {

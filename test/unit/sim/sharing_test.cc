@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections over dynamically connected queue pairs that many peers share (connect/sharing.cc),
+// Connections over dynamically connected queue pairs that many peers share (connect/README.md),
 // of complete cores over a simulated network: rings and transfers without a queue pair for each
 // peer; changes of channel while messages are in flight; errors of an initiator, of a target, of
 // ports; lack of room.

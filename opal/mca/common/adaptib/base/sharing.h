@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sharing: which peers are connected over queue pairs that many peers share (connect/sharing.cc),
-// as the channel policy decides (select/policy.h).
+// Sharing: which peers are connected over queue pairs that many peers share
+// (connect/sharing_rules.h), as the channel policy decides (select/policy.h).
 // May touch: nothing.
 #pragma once
 

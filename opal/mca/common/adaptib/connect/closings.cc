@@ -35,6 +35,9 @@ void Closings::advance() {
     for (std::size_t left = closing_.size(); left > 0 && !closing_.empty(); --left) {
         Peer& peer = *closing_.pop_front();
         closing_.push_back(peer);
+        if (ConnectionEvents::is_waiting(peer)) {
+            continue;
+        }
         if (!peer.connection.closing.flush.posted) {
             begin_to_flush(peer);
         }
@@ -44,8 +47,17 @@ void Closings::advance() {
         }
         if (peer.connection.closing.told && peer.connection.closing.agreed &&
             peer.session.state == ConnectState::closing) {
-            listener_.on_closing_agreed(peer);
+            context_.events.report(peer, ConnectEvent::ring_final);
         }
+    }
+}
+
+void Closings::on_events_handled(Peer& peer, ConnectEventSet handled) {
+    if (handled.has(ConnectEvent::ring_final) && peer.session.state == ConnectState::closing) {
+        listener_.on_closing_agreed(peer);
+    } else if (handled.has(ConnectEvent::connected) && peer.connection.closing.early.has_value()) {
+        const ConnectNote note = *std::exchange(peer.connection.closing.early, std::nullopt);
+        on_close(peer, note);
     }
 }
 
@@ -56,7 +68,7 @@ void Closings::leave(Peer& peer) {
     peer.connection.activity.preference = SharingPreference::any;
     peer.connection.activity.active =
         context_.options.clock->now(); // others are to be closed first
-    context_.listener.on_connected(peer);
+    context_.events.report(peer, ConnectEvent::kept);
 }
 
 void Closings::on_close(Peer& peer, const ConnectNote& note) {
@@ -66,6 +78,10 @@ void Closings::on_close(Peer& peer, const ConnectNote& note) {
     }
     if (peer.session.state == ConnectState::answered) {
         listener_.on_late_confirm(peer);
+        if (ConnectionEvents::is_waiting(peer)) {
+            peer.connection.closing.early = note; // messages that wait for the connection go first
+            return;
+        }
     }
     const bool up =
         peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;

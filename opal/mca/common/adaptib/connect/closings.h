@@ -27,7 +27,8 @@ namespace adaptib {
 
 class ClosingListener {
 public:
-    // Nothing is under way on either side. The connection is to be taken down.
+    // Nothing is under way on either side, and the ring is taken. The connection is to be taken
+    // down.
     virtual void on_closing_agreed(Peer& peer) = 0;
     // A queue pair has failed. The connection is to be made anew.
     virtual void on_closing_broken(Peer& peer) = 0;
@@ -52,6 +53,9 @@ public:
     void advance();
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
+    // Goes on with a closing that has waited for the ring to be taken, or for the connection to
+    // open.
+    void on_events_handled(Peer& peer, ConnectEventSet handled);
     // Ends the closing, if the peer is closing: the caller changes its state. resume() lets
     // messages take the ring again.
     void forget(Peer& peer);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ConnectContext: the options, rails, counters and listener that the classes of connect/ share.
+// ConnectContext: the options, rails, counters, events and listener that the classes of connect/
+// share.
 //
-// Purpose: ConnectOptions, which do not change after construction; ConnectionListener, through
-// which the owner of the connections learns of their events.
+// Purpose: ConnectOptions, which do not change after construction; ConnectionListener, the owner of
+// the connections, which learns of their events (connect/connection_events.h).
 // Ownership: the ConnectionManager owns the context; the rest belongs to its owner and outlives it.
 // Threads: one at a time.
 // May touch: base/, channel/, fabric/, peer/, recovery/, schedule/, stats/.
@@ -20,6 +21,7 @@
 #include "base/sharing.h"
 #include "base/status.h"
 #include "channel/shared_queue_pairs.h"
+#include "connect/connection_events.h"
 #include "fabric/fabric.h"
 #include "peer/peer.h"
 #include "recovery/apm/migration_agent.h"
@@ -29,32 +31,30 @@
 
 namespace adaptib {
 
-class ConnectionListener {
+// Questions and registrations that the classes of connect/ make in the middle of their work. None
+// leads back into that work:
+//   * is_usable changes nothing;
+//   * the rings' changes only change the core's list of rings to poll, which has to hold a ring
+//     exactly as long as there is one;
+//   * a path that could not be connected is noted, and suspect at most, at which the core does
+//     nothing more. is_usable has to know before the next path is chosen;
+//   * a notice is a text.
+class DirectConnectionListener {
 public:
-    virtual void on_ring_offered(Peer& peer) = 0; // poll peer.in.ring from now on
-    virtual void on_connected(Peer& peer) = 0;
-    // No connection for now: refused, or closed. Work that waits for one may go another way.
-    virtual void on_unconnected(Peer& peer) = 0;
-    // The peer writes nothing more: take what is in the ring.
-    virtual void on_ring_final(Peer& peer) = 0;
-    virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
     // Returns true if the path, by its number in PeerRoute::pairs, is not known to have failed.
     virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
+    virtual void on_ring_offered(Peer& peer) = 0;   // poll peer.in.ring from now on
+    virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
     // The queue pair of that path could not be connected; the connection does without it.
     virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
-    // A repair begins: nothing is sent until on_connected.
-    virtual void on_interrupted(Peer& peer) = 0;
-    // The peer's queue pairs are destroyed, and have not completed the work under way.
-    virtual void on_abandoned(Peer& peer) = 0;
-    // Keep what peer.out.ring may have lost: it is destroyed next.
-    virtual void on_fenced(Peer& peer) = 0;
-    // The connection could not be made anew for `lasted`.
-    virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
-    virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
     virtual void on_notice(const std::string& text) = 0;
-    // The peer is lost.
-    virtual void on_connect_failed(Peer& peer, Status status, const std::string& what) = 0;
 
+protected:
+    ~DirectConnectionListener() = default;
+};
+
+// The owner of the connections. All that it acts on reaches it as an event.
+class ConnectionListener : public DirectConnectionListener, public ConnectionEventHandler {
 protected:
     ~ConnectionListener() = default;
 };
@@ -98,7 +98,8 @@ struct ConnectContext {
     const RailList rails;
     const std::span<const std::unique_ptr<CompletionQueue>> cqs; // of each rail's queue pairs
     Counters& counters;
-    ConnectionListener& listener;
+    ConnectionEvents& events;
+    DirectConnectionListener& listener;
 
     // Returns the longest message that a queue pair of the rail takes inline.
     Bytes inline_bytes(std::uint32_t rail) const {

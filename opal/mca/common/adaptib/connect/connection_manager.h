@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connection management: brings a peer's subchannels and rings up, and takes them down
+// ConnectionManager: brings a peer's subchannels and rings up, and takes them down
 // (connect/README.md).
 //
-// Purpose: implements the three-way handshake request, reply, confirm over the datagram channel;
-// the limit on connections; closing of idle ones. Both sides make one queue pair per path between
-// their rails and offer the other a ring to write into; one handshake brings all of it up.
-// Handshake messages have no sequence number of the peer's. Attempts are numbered, so that doubled
-// messages are recognized and answered again.
+// Purpose: holds the classes of connect/, each of which has one part of that work, and lets the
+// users of connections call them. The state of a connection changes as follows:
 //
 //     idle --request()--> requested --reply; queue pairs are connected--> open
 //     idle --request arrives--> answered --confirm--> open
@@ -22,6 +19,7 @@
 // while closing. A ring is polled from the moment that it is offered.
 // On rails that need rdma_cm (cm_connects.h) the queue pairs connect through it between the reply
 // and the confirmation.
+// Handshake messages have no sequence number of the peer's.
 // While there is no room for another connection, peers wait for one in a list and communicate by
 // datagrams.
 // Threads: one at a time.
@@ -33,18 +31,18 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 
-#include "base/intrusive_list.h"
-#include "base/parameters.h"
 #include "base/status.h"
 #include "channel/datagram.h"
 #include "connect/closings.h"
 #include "connect/cm_connects.h"
 #include "connect/connect_context.h"
+#include "connect/connection_events.h"
 #include "connect/connection_limit.h"
 #include "connect/connection_pool.h"
+#include "connect/connection_resources.h"
 #include "connect/control_lanes.h"
+#include "connect/handshake.h"
 #include "connect/handshake_messages.h"
 #include "connect/lane_migrations.h"
 #include "connect/need.h"
@@ -52,38 +50,29 @@
 #include "connect/path_measurement.h"
 #include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
+#include "connect/repair_steps.h"
 #include "connect/repairs.h"
 #include "connect/shared_draining.h"
 #include "connect/sharing_rules.h"
+#include "connect/teardown.h"
 #include "connect/yielding.h"
 #include "peer/peer.h"
 
 namespace adaptib {
 
-class ConnectionManager final : private HandshakeListener,
-                                private CmConnectListener,
-                                private ClosingListener,
-                                private RoomListener,
-                                private RepairListener {
+class ConnectionManager final : private EventsHandledListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
                       std::span<const std::unique_ptr<CompletionQueue>> cqs, Counters& counters,
                       ConnectionListener& listener)
-        : context_{options, rails, cqs, counters, listener} {}
+        : events_(listener, *this), context_{options, rails, cqs, counters, events_, listener} {}
 
-    // Starts connecting if the peer is idle; without room, as soon as there is some.
+    // Starts connecting if the peer is idle; without room, as soon as there is some. If the peer
+    // fails at that, the listener knows by the end of the call.
     void request(Peer& peer) {
-        if (peer.session.state == ConnectState::idle &&
-            (!peer.connection.wanted_link.linked() || sharing_.need_not_wait(peer))) {
-            ask_or_wait(peer);
-        }
-    }
-    // Same as request(), but the peer does not wait for room.
-    void request_if_room(Peer& peer) {
-        if (peer.session.state == ConnectState::idle && limit_.has_room()) {
-            static_cast<void>(ask(peer));
-        }
+        handshake_.request(peer);
+        events_.handle_failure(peer);
     }
     // Starts closing the connection if it is open and nothing needs it.
     void give_up(Peer& peer) {
@@ -91,41 +80,45 @@ public:
             closings_.start(peer);
         }
     }
-    // Which peers may share queue pairs, and which do.
-    SharingRules& sharing() { return sharing_; }
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
     // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared:
     // SharingRules::may_share().
     void take(Peer& peer, SharingPreference preference);
-    // Draining of work over shared queue pairs.
-    SharedDraining& shared_draining() { return shared_draining_; }
-    // Called when a shared queue pair has failed that a connection not yet open is to use: the
-    // connection goes over another one. Returns false if that is not the case.
-    bool renew_shared(Peer& peer, Subchannel& subchannel);
-    // Repairs of connections.
-    Repairs& repairs() { return repairs_; }
-    // Handles an arrived handshake message, which has passed check_message.
+    // Handles an arrived message of the handshake or of closing, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
-    // Handles a request that had to wait for the end of the connection before.
-    void on_early_request(Peer& peer, const ConnectBody& body) { on_request(peer, body, kNeeded); }
+    // As Handshake::renew_shared. If the peer fails at that, the listener knows by the end of the
+    // call.
+    bool renew_shared(Peer& peer, Subchannel& subchannel) {
+        const bool renewed = handshake_.renew_shared(peer, subchannel);
+        events_.handle_failure(peer);
+        return renewed;
+    }
+    // Handles a request that had to wait for the end of the connection before, and all events.
+    void on_early_request(Peer& peer, const ConnectBody& body) {
+        handshake_.on_early_request(peer, body);
+        handle_events();
+    }
+    // Destroys queue pairs that do not complete their work (RepairSteps::abandon).
+    void abandon(Peer& peer) { repair_steps_.abandon(peer); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.
     Status open_loopback(Peer& self);
-    // Takes the peer's queue pairs and rings down; its state becomes `state`.
-    void close(Peer& peer, ConnectState state);
-    // Breaks the connection off: queue pairs go to the error state, so that outstanding work
-    // completes as flushed; the rings are not used any more. The peer's state becomes failed.
-    void break_off(Peer& peer);
+    void close(Peer& peer, ConnectState state) { teardown_.close(peer, state); }
+    void break_off(Peer& peer) { teardown_.break_off(peer); }
     // Sends handshake messages that found no room before; advances closing, repairs and the like.
     void retry();
+    // Lets the listener handle all events (connection_events.h). Called after each call that may
+    // cause some, besides those that say that they do so.
+    void handle_events() {
+        if (events_.any()) [[unlikely]] {
+            events_.handle();
+        }
+    }
     // Returns the index of the control lane: the subchannel that carries the peer's ring and
     // credit.
     std::size_t chosen_subchannel(Peer& peer) { return lanes_.chosen(peer); }
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
     void migrate_control_lane(Peer& peer, std::uint32_t to) { lane_migrations_.begin(peer, to); }
-    // Measurement of peers' paths in the background.
-    PathMeasurement& measurement() { return measurement_; }
-    const PathMeasurement& measurement() const { return measurement_; }
     // Counter that changes with each post for the connections themselves.
     std::uint64_t flushes() const { return lanes_.posts(); }
     bool retry_due() const { return messages_.owing(); }
@@ -137,98 +130,59 @@ public:
     bool has_work() const { return measurement_.active() || retry_due() || closing(); }
     // Queue pairs of all connections.
     QueuePairs& queue_pairs() { return queue_pairs_; }
-    // Queue pairs that connect through rdma_cm.
-    CmConnects& cm_connects() { return cm_connects_; }
-
     // Returns when retry() or ConnectionLimit::serve() has something to do next; max: never.
     Nanoseconds deadline() const {
         return std::min({limit_.deadline(), cm_connects_.deadline(), repairs_.deadline()});
     }
+
+    // ---- Its parts
+
+    Handshake& handshake() { return handshake_; }
+    Repairs& repairs() { return repairs_; }
+    // Queue pairs that connect through rdma_cm.
+    CmConnects& cm_connects() { return cm_connects_; }
+    // Draining of work over shared queue pairs.
+    SharedDraining& shared_draining() { return shared_draining_; }
+    // Which peers may share queue pairs, and which do.
+    SharingRules& sharing() { return sharing_; }
     // Limit on connections, and the peers that wait for one.
     ConnectionLimit& limit() { return limit_; }
-    const ConnectionLimit& limit() const { return limit_; }
+    // Measurement of peers' paths in the background.
+    PathMeasurement& measurement() { return measurement_; }
 
 private:
-    // Reasons for which the other side wants a connection.
-    struct Need {
-        bool any = false;      // there is traffic
-        bool awaited = false;  // something large or one-sided waits
-        bool required = false; // something that has no other way waits
-    };
-    static constexpr Need kNeeded{true, false, false};
+    void on_events_handled(Peer& peer, ConnectEventSet handled) override;
 
-    // handshake.cc
-    bool ask(Peer& peer);
-    void ask_or_wait(Peer& peer);
-    void on_request(Peer& peer, const ConnectBody& body, Need need);
-    void on_first_request(Peer& peer, const ConnectBody& body, Need need);
-    void keep_for_later(Peer& peer, const ConnectBody& request);
-    void on_reply(Peer& peer, const ConnectBody& body);
-    void on_confirm(Peer& peer, const ConnectBody& body);
-    void on_refuse(Peer& peer, const ConnectNote& note);
-    void accept(Peer& peer, const ConnectBody& body, Need need);
-    void refuse(Peer& peer, const ConnectBody& body, Need need);
-    void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
-    void say_refused(Peer& peer, RefusalReason reason);
-    void lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what);
-    Status connect_subchannels(Peer& peer, const ConnectBody& body);
-    static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
-    void confirm(Peer& peer);
-    void open(Peer& peer);
-
-    // HandshakeListener
-    void on_unsent(Peer& peer, Status status) override;
-    // CmConnectListener
-    void on_paths_connected(Peer& peer) override { confirm(peer); }
-    void on_no_path(Peer& peer) override { wait_for_path(peer); }
-    void on_cm_connect_failed(Peer& peer, const std::string& what) override;
-
-    // sharing.cc
-    void set_kind(Peer& peer, bool shared);
-    void destroy_initiators(Peer& peer);
-    void grant_preference(Peer& peer);
-
-    // ClosingListener
-    void on_closing_agreed(Peer& peer) override;
-    void on_closing_broken(Peer& peer) override { repairs_.begin(peer); }
-    void on_late_confirm(Peer& peer) override { open(peer); }
-
-    // repair.cc. RepairListener
-    void on_repair_begins(Peer& peer) override;
-    void on_repair_late(Peer& peer) override;
-    void on_repair_quiet(Peer& peer) override;
-    void on_repair_ready(Peer& peer) override;
-    void drop_ring_writer(Peer& peer);
-    void wait_for_path(Peer& peer);
-    bool take_over(Peer& peer, std::uint32_t expected);
-    void end_repair(Peer& peer);
-
-    // RoomListener
-    bool on_room(Peer& peer) override { return ask(peer); }
-
-    Status prepare(Peer& peer);
-    void keep(Peer& peer);
-    void drop_queue_pairs_of(Peer& peer);
-    void drop_queue_pairs(Peer& peer);
-    void fail(Peer& peer, Status status, const std::string& what);
-    void leave(Peer& peer, ConnectState state);
-
+    ConnectionEvents events_;
     const ConnectContext context_;
+    // Listeners of the parts behind them.
+    Handshake handshake_{context_,
+                         {queue_pairs_, remote_rings_, resources_, teardown_, messages_, repairs_,
+                          repair_steps_, cm_connects_, measurement_, limit_, sharing_}};
+    RepairSteps repair_steps_{context_,
+                              {queue_pairs_, offered_rings_, resources_, messages_, closings_,
+                               lane_migrations_, repairs_, measurement_, limit_},
+                              handshake_};
+    Teardown teardown_{context_,
+                       {pool_, queue_pairs_, offered_rings_, resources_, messages_, closings_,
+                        yielding_, lane_migrations_, repairs_, cm_connects_, measurement_, limit_}};
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
     QueuePairs queue_pairs_{context_, pool_};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     SharedDraining shared_draining_{context_, lanes_};
+    ConnectionResources resources_{context_,
+                                   {pool_, queue_pairs_, offered_rings_, cm_connects_, limit_}};
     // Parts whose lists has_work() reads in each pass, next to each other.
-    HandshakeMessages messages_{context_, *this};
-    Closings closings_{context_, lanes_, messages_, shared_draining_, *this};
+    HandshakeMessages messages_{context_, teardown_};
+    Closings closings_{context_, lanes_, messages_, shared_draining_, handshake_};
     Yielding yielding_{context_, messages_, closings_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
-    Repairs repairs_{context_, queue_pairs_, shared_draining_, *this};
-    CmConnects cm_connects_{context_, queue_pairs_, *this};
+    Repairs repairs_{context_, queue_pairs_, shared_draining_, repair_steps_};
+    CmConnects cm_connects_{context_, queue_pairs_, handshake_};
     PathMeasurement measurement_{context_, lanes_, lane_migrations_};
-    ConnectionLimit limit_{context_, closings_, yielding_, *this};
+    ConnectionLimit limit_{context_, closings_, yielding_, handshake_};
     SharingRules sharing_{context_, limit_};
 };
 

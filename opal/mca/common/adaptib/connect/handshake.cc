@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Handlers of arriving handshake messages (connect/connection_manager.h has the state diagram).
+#include "connect/handshake.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "connect/connection_manager.h"
+#include "connect/need.h"
 
 namespace adaptib {
 
@@ -22,41 +23,40 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 } // namespace
 
 // Returns false if there is no room, or no way to the peer yet.
-bool ConnectionManager::ask(Peer& peer) {
+bool Handshake::ask(Peer& peer) {
     if (peer.contact.datagram.coming) {
         return false;
     }
-    const bool shared = sharing_.chooses(peer);
-    if (!shared && (!limit_.has_room() || limit_.goes_behind(peer))) {
+    const bool shared = parts_.sharing.chooses(peer);
+    if (!shared && (!parts_.limit.has_room() || parts_.limit.goes_behind(peer))) {
         return false;
     }
-    set_kind(peer, shared);
-    const Status status = prepare(peer);
-    if (limit_.no_room_says(status)) {
+    parts_.resources.set_kind(peer, shared);
+    const Status status = parts_.resources.make(peer);
+    if (parts_.limit.no_room_says(status)) {
         return false;
     }
-    limit_.stop_waiting(peer);
+    parts_.limit.stop_waiting(peer);
     ++peer.connection.number;
     if (!status.ok()) {
-        fail(peer, status, "the queue pairs of the connection could not be made");
+        parts_.teardown.fail(peer, status, "the queue pairs of the connection could not be made");
         return true;
     }
     peer.session.state = ConnectState::requested;
     peer.connection.activity.asked = context_.options.clock->now();
     ++context_.counters.connections_requested;
     context_.counters.connections_retried += peer.connection.activity.refusals > 0 ? 1 : 0;
-    static_cast<void>(messages_.send(peer, MessageType::connect_request));
+    static_cast<void>(parts_.messages.send(peer, MessageType::connect_request));
     return true;
 }
 
-void ConnectionManager::ask_or_wait(Peer& peer) {
+void Handshake::ask_or_wait(Peer& peer) {
     if (!ask(peer) && !peer.connection.wanted_link.linked()) {
-        limit_.wait(peer, Nanoseconds{0});
+        parts_.limit.wait(peer, Nanoseconds{0});
     }
 }
 
-void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
-                                     const std::byte* body) {
+void Handshake::on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
                     (header.flags & kConnectRequired) != 0};
     // Only the peer's own request can be meant: the peer has heard nothing.
@@ -71,16 +71,13 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     case MessageType::connect_reply: on_reply(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_confirm: on_confirm(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_refuse: on_refuse(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_close: closings_.on_close(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_keep: closings_.on_keep(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_yield: yielding_.on_yield(peer, read_body<ConnectNote>(body)); break;
     default: ++context_.counters.bad_packets; break;
     }
 }
 
 // Keeps a request until this side is ready for it, for instance until it has finished the
 // disconnect or closing as the peer has. Keeps the latest one: datagrams overtake each other.
-void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
+void Handshake::keep_for_later(Peer& peer, const ConnectBody& request) {
     if (peer.connection.early_request == nullptr ||
         sequence_before(peer.connection.early_request->connection, request.connection)) {
         peer.connection.early_request = std::make_unique<ConnectBody>(request);
@@ -88,7 +85,7 @@ void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
 }
 
 // REQUIRES: the peer is idle.
-void ConnectionManager::on_first_request(Peer& peer, const ConnectBody& body, Need need) {
+void Handshake::on_first_request(Peer& peer, const ConnectBody& body, Need need) {
     if (peer.session.disconnect_sent && peer.ending.disconnect_received) {
         keep_for_later(peer, body); // the answer to this side's may still be on its way
         return;
@@ -101,7 +98,7 @@ void ConnectionManager::on_first_request(Peer& peer, const ConnectBody& body, Ne
     accept(peer, body, need);
 }
 
-void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need need) {
+void Handshake::on_request(Peer& peer, const ConnectBody& body, Need need) {
     const bool same = body.connection == peer.connection.remote_number;
     if (peer.connection.remote_number != 0 &&
         sequence_before(body.connection, peer.connection.remote_number)) {
@@ -131,24 +128,24 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
             return;
         }
         if (!same && body.replaces != 0) { // this side's reply came to nothing
-            drop_queue_pairs_of(peer);
+            parts_.resources.drop_queue_pairs(peer);
             ++peer.connection.number;
             accept(peer, body, need);
             return;
         }
         // The peer has since refused this side's request, and has thereby given up its own.
         if (!same && !peer.interruption.repair.active) {
-            close(peer, ConnectState::idle);
+            parts_.teardown.close(peer, ConnectState::idle);
             on_request(peer, body, need);
             return;
         }
         [[fallthrough]];
     case ConnectState::open:
         if (same) {
-            static_cast<void>(messages_.send(peer, MessageType::connect_reply)); // doubled
+            static_cast<void>(parts_.messages.send(peer, MessageType::connect_reply)); // doubled
         } else if (replaces(peer, body)) {
             keep_for_later(peer, body);
-            repairs_.begin(peer);
+            parts_.repairs.begin(peer);
         } else if (peer.session.disconnect_sent) {
             keep_for_later(peer, body);
         } else {
@@ -158,7 +155,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
     case ConnectState::closing:
         if (!same && replaces(peer, body)) {
             keep_for_later(peer, body);
-            repairs_.begin(peer);
+            parts_.repairs.begin(peer);
         } else if (!same) {
             // The peer has finished closing; its message about that is still on its way.
             keep_for_later(peer, body);
@@ -168,34 +165,36 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
     case ConnectState::repairing:
         if (!same) {
             keep_for_later(peer, body);
-            repairs_.begin(peer);
+            parts_.repairs.begin(peer);
         }
         return;
     case ConnectState::failed: say_refused(peer, body, RefusalReason::broken); return;
     }
 }
 
-void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
+void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool shared = body.access_key != 0;
-    const bool able = shared
-                          ? sharing_.may_share(peer) && sharing_.may_share_now(peer, need.awaited)
-                          : !peer.lanes.subchannels.empty() ||
-                                (limit_.has_room() && (need.required || !limit_.goes_behind(peer)));
+    const bool able =
+        shared
+            ? parts_.sharing.may_share(peer) && parts_.sharing.may_share_now(peer, need.awaited)
+            : !peer.lanes.subchannels.empty() ||
+                  (parts_.limit.has_room() && (need.required || !parts_.limit.goes_behind(peer)));
     if (!able) {
         refuse(peer, body, need);
         return;
     }
-    set_kind(peer, shared);
-    if (peer.interruption.repair.active && !take_over(peer, body.expected)) {
-        return;
+    parts_.resources.set_kind(peer, shared);
+    if (peer.interruption.repair.active) {
+        parts_.repair_steps.take_over(peer, body.expected);
     }
-    Status status = peer.interruption.repair.active ? queue_pairs_.make_all(peer) : prepare(peer);
-    if (limit_.no_room_says(status)) {
+    Status status = peer.interruption.repair.active ? parts_.queue_pairs.make_all(peer)
+                                                    : parts_.resources.make(peer);
+    if (parts_.limit.no_room_says(status)) {
         refuse(peer, body, need);
         return;
     }
     if (status.ok()) {
-        cm_connects_.prepare(peer, body, false);
+        parts_.cm_connects.prepare(peer, body, false);
         status = connect_subchannels(peer, body);
     }
     if (status.ok() ? peer.lanes.live_subchannels() == 0 : comes_again(peer, status)) {
@@ -206,64 +205,64 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         lose(peer, body, status, "the connection that the peer requested could not be made");
         return;
     }
-    limit_.stop_waiting(peer);
+    parts_.limit.stop_waiting(peer);
     peer.connection.remote_number = body.connection;
     peer.session.state = ConnectState::answered;
-    static_cast<void>(cm_connects_.begin(peer));
+    static_cast<void>(parts_.cm_connects.begin(peer));
     ++context_.counters.connections_accepted;
-    static_cast<void>(messages_.send(peer, MessageType::connect_reply));
+    static_cast<void>(parts_.messages.send(peer, MessageType::connect_reply));
 }
 
-void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
+void Handshake::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
     peer.connection.remote_number = body.connection;
     say_refused(peer, reason);
 }
 
 // Same for the attempt of the peer's that was answered last.
-void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
+void Handshake::say_refused(Peer& peer, RefusalReason reason) {
     peer.connection.refusal = static_cast<std::uint32_t>(reason);
-    static_cast<void>(messages_.send(peer, MessageType::connect_refuse));
+    static_cast<void>(parts_.messages.send(peer, MessageType::connect_refuse));
 }
 
-// Gives the peer up, and tells it. In this order, since giving up drops messages on their way to
-// it.
-void ConnectionManager::lose(Peer& peer, const ConnectBody& body, Status status,
-                             const std::string& what) {
-    fail(peer, status, what);
-    say_refused(peer, body, RefusalReason::broken);
+// Gives the peer up, and tells it afterwards (on_events_handled), since giving up drops messages on
+// their way to it.
+void Handshake::lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what) {
+    parts_.teardown.fail(peer, status, what, ConnectEvent::failed_here);
+    peer.connection.remote_number = body.connection;
 }
 
 // Refuses the request. The peer asks again if it needs the connection; meanwhile this side looks
 // for room, and asks itself when there is some. During a repair there is room, and this side waits
 // for a path.
-void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
+void Handshake::refuse(Peer& peer, const ConnectBody& body, Need need) {
     if (peer.interruption.repair.active) {
         say_refused(peer, body, RefusalReason::no_path);
         if (peer.session.state != ConnectState::failed) {
-            wait_for_path(peer);
+            parts_.repair_steps.wait_for_path(peer);
         }
         return;
     }
     if (!peer.lanes.subchannels.empty()) {
-        close(peer, ConnectState::idle);
+        parts_.teardown.close(peer, ConnectState::idle);
     }
     ++context_.counters.connections_refused;
     if (body.access_key == 0) {
         peer.connection.activity.asks_itself = false; // it would be in vain
     }
     const bool comes_again = context_.options.sharing == Sharing::spare && body.access_key == 0 &&
-                             sharing_.may_share(peer) && (!sharing_.limited() || need.awaited);
+                             parts_.sharing.may_share(peer) &&
+                             (!parts_.sharing.limited() || need.awaited);
     if (need.any && !comes_again) {
         peer.connection.activity.required = need.required;
         peer.connection.activity.active = context_.options.clock->now();
         if (!peer.connection.wanted_link.linked()) {
-            limit_.wait(peer, Nanoseconds{0});
+            parts_.limit.wait(peer, Nanoseconds{0});
         }
     }
     say_refused(peer, body, RefusalReason::no_room);
 }
 
-void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
+void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
     const bool over = note.number == static_cast<std::uint32_t>(RefusalReason::over);
     const bool broken = note.number == static_cast<std::uint32_t>(RefusalReason::broken);
     const bool expected = (peer.session.state == ConnectState::requested && !over) ||
@@ -272,20 +271,18 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         return; // answered after all, by a request of the peer's own
     }
     if (broken) {
-        fail(peer, Status::error(Reason::unreachable),
-             "the other side has given the connection up");
+        parts_.teardown.fail(peer, Status::error(Reason::unreachable),
+                             "the other side has given the connection up");
         return;
     }
     if (peer.interruption.repair.active) {
-        if (!take_over(peer, note.expected)) {
-            return;
-        }
+        parts_.repair_steps.take_over(peer, note.expected);
         if (note.number == static_cast<std::uint32_t>(RefusalReason::no_path)) {
-            wait_for_path(peer);
+            parts_.repair_steps.wait_for_path(peer);
             return;
         }
     }
-    keep(peer);
+    parts_.teardown.keep(peer);
     ++peer.connection.activity.refusals;
     if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
@@ -294,8 +291,8 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         }
     }
     const bool shares = context_.options.sharing == Sharing::spare && !peer.connection.shared &&
-                        sharing_.may_share(peer) && is_needed(peer) &&
-                        sharing_.shares_at_once(peer);
+                        parts_.sharing.may_share(peer) && is_needed(peer) &&
+                        parts_.sharing.shares_at_once(peer);
     if (shares) {
         peer.connection.activity.asks_itself = true;
         peer.connection.activity.preference = SharingPreference::shared;
@@ -324,13 +321,13 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
                Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
     };
     if (is_needed(peer) && !peer.connection.wanted_link.linked()) {
-        limit_.wait(peer, later(kDoublings));
+        parts_.limit.wait(peer, later(kDoublings));
         peer.connection.activity.urgent_at = later(kUrgentDoublings);
     }
-    context_.listener.on_unconnected(peer);
+    context_.events.report(peer, ConnectEvent::unconnected);
 }
 
-void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
+void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
     if (body.answers != peer.connection.number) {
         context_.counters.bad_packets +=
             sequence_before(body.answers, peer.connection.number) ? 0 : 1;
@@ -338,7 +335,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     }
     if (peer.session.state == ConnectState::open &&
         body.connection == peer.connection.remote_number) {
-        static_cast<void>(messages_.send(peer, MessageType::connect_confirm)); // doubled
+        static_cast<void>(parts_.messages.send(peer, MessageType::connect_confirm)); // doubled
         return;
     }
     if (peer.session.state == ConnectState::idle || peer.in.teardown_pending) {
@@ -354,28 +351,29 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         ++context_.counters.bad_packets; // a reply must be of the kind that was requested
         return;
     }
-    if (peer.interruption.repair.active && !take_over(peer, body.expected)) {
-        return;
+    if (peer.interruption.repair.active) {
+        parts_.repair_steps.take_over(peer, body.expected);
     }
-    cm_connects_.prepare(peer, body, true);
+    parts_.cm_connects.prepare(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.lanes.live_subchannels() == 0) {
         if (comes_again(peer, status)) {
-            wait_for_path(peer); // the next request tells that this one came to nothing
+            parts_.repair_steps.wait_for_path(
+                peer); // the next request tells that this one came to nothing
         } else {
             lose(peer, body, status, "the connection could not be completed");
         }
         return;
     }
     peer.connection.remote_number = body.connection;
-    if (!cm_connects_.begin(peer)) {
+    if (!parts_.cm_connects.begin(peer)) {
         confirm(peer);
     }
 }
 
 // REQUIRES: requested; all queue pairs that are left are in RTS.
-void ConnectionManager::confirm(Peer& peer) {
-    static_cast<void>(messages_.send(peer, MessageType::connect_confirm));
+void Handshake::confirm(Peer& peer) {
+    static_cast<void>(parts_.messages.send(peer, MessageType::connect_confirm));
     if (peer.session.state == ConnectState::requested) {
         const Nanoseconds took = context_.options.clock->now() - peer.connection.activity.asked;
         const auto nanoseconds = static_cast<std::uint64_t>(took.count());
@@ -388,15 +386,13 @@ void ConnectionManager::confirm(Peer& peer) {
 }
 
 // A peer that waits for the confirmation is not told: it finds that out by itself.
-void ConnectionManager::on_cm_connect_failed(Peer& peer, const std::string& what) {
-    const bool asks = peer.connection.cm_connect.asks;
-    fail(peer, Status::error(Reason::unreachable), what);
-    if (asks) {
-        say_refused(peer, RefusalReason::broken); // in this order: see lose()
-    }
+void Handshake::on_cm_connect_failed(Peer& peer, const std::string& what) {
+    parts_.teardown.fail(peer, Status::error(Reason::unreachable), what,
+                         peer.connection.cm_connect.asks ? ConnectEvent::failed_here
+                                                         : ConnectEvent::failed);
 }
 
-void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
+void Handshake::on_confirm(Peer& peer, const ConnectBody& body) {
     if (peer.session.state != ConnectState::answered) {
         return; // doubled
     }
@@ -410,20 +406,20 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
     }
     for (Subchannel& subchannel : peer.lanes.subchannels) {
         if (find(body, subchannel) == nullptr) {
-            queue_pairs_.drop(peer, subchannel); // the other side could not connect it
+            parts_.queue_pairs.drop(peer, subchannel); // the other side could not connect it
         }
     }
     if (peer.lanes.live_subchannels() == 0) {
         ++context_.counters.bad_packets;
-        fail(peer, Status::error(Reason::bad_wire), "the other side confirms none of the paths");
+        parts_.teardown.fail(peer, Status::error(Reason::bad_wire),
+                             "the other side confirms none of the paths");
         return;
     }
     open(peer);
 }
 
 // Returns the other side's description of that subchannel; null: none.
-const ConnectSubchannel* ConnectionManager::find(const ConnectBody& body,
-                                                 const Subchannel& subchannel) {
+const ConnectSubchannel* Handshake::find(const ConnectBody& body, const Subchannel& subchannel) {
     const ConnectSubchannel* const end = body.subchannels + body.subchannel_count;
     const ConnectSubchannel* const found =
         std::find_if(body.subchannels, end, [&](const ConnectSubchannel& each) {
@@ -434,18 +430,18 @@ const ConnectSubchannel* ConnectionManager::find(const ConnectBody& body,
 
 // Connects the subchannels that both sides can use; drops the others. Errors: of the first failure,
 // if all failed.
-Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& body) {
+Status Handshake::connect_subchannels(Peer& peer, const ConnectBody& body) {
     Status first = kOk;
     peer.connection.access_key = body.access_key;
     for (Subchannel& subchannel : peer.lanes.subchannels) {
         const ConnectSubchannel* const remote = find(body, subchannel);
         if (remote == nullptr) {
-            queue_pairs_.drop(peer, subchannel);
+            parts_.queue_pairs.drop(peer, subchannel);
         } else if (subchannel.qp != nullptr) {
-            const Status status = queue_pairs_.connect(peer, subchannel, *remote);
+            const Status status = parts_.queue_pairs.connect(peer, subchannel, *remote);
             if (!status.ok()) {
                 first = first.ok() ? status : first;
-                queue_pairs_.lose_path(peer, subchannel, status);
+                parts_.queue_pairs.lose_path(peer, subchannel, status);
             }
         }
     }
@@ -453,8 +449,8 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
     return peer.lanes.live_subchannels() > 0 ? kOk : first;
 }
 
-void ConnectionManager::open(Peer& peer) {
-    cm_connects_.leave(peer);
+void Handshake::open(Peer& peer) {
+    parts_.cm_connects.leave(peer);
     peer.session.state = ConnectState::open;
     ++context_.counters.connections_open;
     context_.counters.connections_most =
@@ -472,24 +468,83 @@ void ConnectionManager::open(Peer& peer) {
         context_.options.clock->now();
     peer.connection.activity.required = false;
     if (peer.connection.remote_ring.units > 0) {
-        remote_rings_.open(peer);
+        parts_.remote_rings.open(peer);
     }
     peer.session.repairable =
         context_.options.fault_tolerance && peer.contact.name != context_.options.self;
     if (peer.session.repairable &&
-        (peer.interruption.repair.wanted || repairs_.uses_failed_path(peer))) {
-        repairs_.begin(peer); // one has failed meanwhile
+        (peer.interruption.repair.wanted || parts_.repairs.uses_failed_path(peer))) {
+        parts_.repairs.begin(peer); // one has failed meanwhile
         return;
     }
     peer.interruption.repair.wanted = false;
     if (peer.interruption.repair.active) {
-        end_repair(peer);
+        parts_.repair_steps.end(peer);
     }
-    measurement_.add(peer);
-    context_.listener.on_connected(peer);
-    if (std::exchange(peer.interruption.repair.improve, false)) {
-        repairs_.improve(peer);
+    parts_.measurement.add(peer);
+    context_.events.report(peer, ConnectEvent::connected);
+}
+
+void Handshake::on_events_handled(Peer& peer, ConnectEventSet handled) {
+    if (handled.has(ConnectEvent::connected) &&
+        std::exchange(peer.interruption.repair.improve, false)) {
+        parts_.repairs.improve(peer);
     }
+    if (handled.has(ConnectEvent::failed_here)) {
+        say_refused(peer, RefusalReason::broken);
+    }
+}
+
+void Handshake::on_kept_request(Peer& peer, const ConnectBody& request) {
+    ++peer.connection.number;
+    accept(peer, request, kNeeded);
+}
+
+void Handshake::on_closing_agreed(Peer& peer) {
+    constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is requested again
+    const bool yielded = peer.transfers.yields;
+    parts_.teardown.keep(peer);
+    ++context_.counters.connections_closed;
+    peer.connection.activity.asks_itself = false;
+    peer.flow.messages_sent = 0;
+    if (yielded &&
+        !peer.connection.wanted_link.linked()) { // others first, at the other end as well
+        parts_.limit.wait(peer, context_.options.clock->now() + kAfterYielding);
+    }
+    parts_.limit.serve_soon(); // waiting peers have their turn at once
+    if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
+        on_request(peer, *early, kNeeded);
+    }
+    grant_preference(peer);
+    context_.events.report(peer, ConnectEvent::unconnected);
+}
+
+// Called when the connection is closed: requests the preferred kind.
+void Handshake::grant_preference(Peer& peer) {
+    if (peer.session.state == ConnectState::idle &&
+        peer.connection.activity.preference != SharingPreference::any) {
+        request(peer);
+    }
+}
+
+bool Handshake::renew_shared(Peer& peer, Subchannel& subchannel) {
+    if (!peer.connection.shared || (peer.session.state != ConnectState::requested &&
+                                    peer.session.state != ConnectState::answered)) {
+        return false;
+    }
+    std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
+    if (const Status status = parts_.queue_pairs.make_shared(peer, subchannel); !status.ok()) {
+        if (peer.interruption.repair.active) { // repairs as usual, once both sides have agreed
+            subchannel.qp = std::move(old);
+            parts_.repairs.begin(peer);
+        } else {
+            parts_.teardown.fail(peer, status,
+                                 "the shared queue pair of the connection could not be replaced");
+        }
+        return true;
+    }
+    peer.shared_queue_pair(subchannel)->aim_as(static_cast<SharedQueuePair&>(*old));
+    return true;
 }
 
 } // namespace adaptib

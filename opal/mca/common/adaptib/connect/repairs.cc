@@ -45,26 +45,71 @@ void Repairs::advance() {
     for (std::size_t left = repairing_.size(); left > 0 && !repairing_.empty(); --left) {
         Peer& peer = *repairing_.pop_front();
         repairing_.push_back(peer);
-        if (peer.interruption.repair.active && !is_waited_for(peer)) {
+        if (ConnectionEvents::is_waiting(peer) ||
+            (peer.interruption.repair.active && !is_waited_for(peer))) {
             continue;
         }
-        if (peer.interruption.repair.wanted && (peer.session.state == ConnectState::open ||
-                                                peer.session.state == ConnectState::closing)) {
-            listener_.on_repair_begins(peer);
-        }
-        if (peer.session.state == ConnectState::repairing &&
-            context_.options.clock->now() >= abandon_at(peer)) {
-            listener_.on_repair_late(peer);
-        }
-        if (peer.session.state == ConnectState::repairing && !peer.interruption.repair.fenced &&
-            draining_.may_fence(peer)) {
-            listener_.on_repair_quiet(peer);
-        }
-        if (peer.session.state == ConnectState::repairing && peer.interruption.repair.fenced &&
-            (peer.connection.early_request != nullptr ||
-             context_.options.clock->now() >= peer.interruption.repair.ask_at)) {
-            listener_.on_repair_ready(peer);
-        }
+        begin_if_wanted(peer);
+    }
+}
+
+// Each of these takes a step if it is due, and then the next one.
+void Repairs::begin_if_wanted(Peer& peer) {
+    if (peer.interruption.repair.wanted &&
+        (peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing)) {
+        listener_.on_repair_begins(peer);
+    }
+    if (!ConnectionEvents::is_waiting(peer)) {
+        abandon_if_late(peer);
+    }
+}
+
+void Repairs::abandon_if_late(Peer& peer) {
+    if (peer.session.state == ConnectState::repairing &&
+        context_.options.clock->now() >= abandon_at(peer)) {
+        listener_.on_repair_late(peer);
+    }
+    if (!ConnectionEvents::is_waiting(peer)) {
+        fence_if_quiet(peer);
+    }
+}
+
+void Repairs::fence_if_quiet(Peer& peer) {
+    if (peer.session.state == ConnectState::repairing && !peer.interruption.repair.fenced &&
+        draining_.may_fence(peer)) {
+        listener_.on_repair_quiet(peer);
+    }
+    if (!ConnectionEvents::is_waiting(peer)) {
+        renew_if_due(peer);
+    }
+}
+
+// A request says that the other side has fenced: messages that it has stored since this side did
+// are taken first.
+void Repairs::renew_if_due(Peer& peer) {
+    if (peer.session.state != ConnectState::repairing || !peer.interruption.repair.fenced) {
+        return;
+    }
+    if (peer.connection.early_request != nullptr) {
+        context_.events.report(peer, ConnectEvent::ring_final);
+    } else if (context_.options.clock->now() >= peer.interruption.repair.ask_at) {
+        listener_.on_repair_ready(peer);
+    }
+}
+
+void Repairs::on_events_handled(Peer& peer, ConnectEventSet handled) {
+    if (peer.session.state != ConnectState::repairing) {
+        return; // what was in the ring has broken the connection
+    }
+    if (handled.has(ConnectEvent::interrupted)) {
+        abandon_if_late(peer);
+    } else if (handled.has(ConnectEvent::abandoned)) {
+        fence_if_quiet(peer);
+    } else if (handled.has(ConnectEvent::fenced)) {
+        listener_.on_repair_fenced(peer);
+        renew_if_due(peer);
+    } else if (handled.has(ConnectEvent::ring_final)) {
+        listener_.on_repair_ready(peer);
     }
 }
 
@@ -79,8 +124,8 @@ bool Repairs::is_waited_for(Peer& peer) {
         context_.options.witness->may_live(peer, peer.interruption.repair.began)) {
         return true;
     }
-    context_.listener.on_partition(
-        peer, now - std::max(peer.interruption.repair.began, Liveness::last(peer)));
+    context_.events.report(peer, ConnectEvent::partition,
+                           now - std::max(peer.interruption.repair.began, Liveness::last(peer)));
     return false;
 }
 

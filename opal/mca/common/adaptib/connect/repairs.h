@@ -15,7 +15,8 @@
 // the reply reports the same of the other side; only then rings and transfers are used again.
 //
 // Purpose: decides when a repair begins, when its next step is due, and when the peer is given up;
-// the listener takes the steps.
+// the listener takes the steps. After a step that reports an event (connection_events.h) the next
+// one waits until that is handled.
 // Invariant: a peer is in the list while a repair is wanted or under way.
 // Threads: one at a time.
 // May touch: base/, channel/, fabric/, peer/, recovery/.
@@ -33,10 +34,13 @@ class RepairListener {
 public:
     // Nothing may be posted from now on. REQUIRES: the peer is open or closing.
     virtual void on_repair_begins(Peer& peer) = 0;
-    // Work under way does not complete: its queue pairs are to be destroyed.
+    // Work under way does not complete: its queue pairs are to be destroyed, and the work to be
+    // ended, both in the handling of an event.
     virtual void on_repair_late(Peer& peer) = 0;
     // Nothing of the connection is under way: it can be fenced.
     virtual void on_repair_quiet(Peer& peer) = 0;
+    // The events of fencing it have been handled: it is fenced.
+    virtual void on_repair_fenced(Peer& peer) = 0;
     // The connection is fenced, and may be requested anew.
     virtual void on_repair_ready(Peer& peer) = 0;
 
@@ -61,12 +65,18 @@ public:
     // Returns true if advance() is to be called again and again.
     bool active() const { return !repairing_.empty(); }
     void advance();
+    // Goes on with a repair that has waited for that.
+    void on_events_handled(Peer& peer, ConnectEventSet handled);
     // Returns when advance() has something to do; max: nothing.
     Nanoseconds deadline() const { return active() ? next_step() : Nanoseconds::max(); }
     bool uses_failed_path(const Peer& peer) const;
 
 private:
     void want(Peer& peer);
+    void begin_if_wanted(Peer& peer);
+    void abandon_if_late(Peer& peer);
+    void fence_if_quiet(Peer& peer);
+    void renew_if_due(Peer& peer);
     Nanoseconds abandon_at(const Peer& peer) const;
     Nanoseconds next_step() const;
     Nanoseconds give_up_at(const Peer& peer) const;

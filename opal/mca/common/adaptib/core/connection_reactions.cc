@@ -72,9 +72,11 @@ void ConnectionReactions::on_interrupted(Peer& peer) {
     parts_->watch.life().want(peer); // the repair needs an answer of the peer
 }
 
-// Takes completions until there are none. Their handling may cause further ones, so the number is
-// bounded by what the queues can hold.
+// Destroyed queue pairs complete nothing any more; completions from before do not count. Takes them
+// until there are none. Their handling may cause further ones, so the number is bounded by what the
+// queues can hold.
 void ConnectionReactions::on_abandoned(Peer& peer) {
+    parts_->connections.abandon(peer);
     peer.interruption.abandoned = true;
     for (std::size_t left =
              kCompletionDepth * (parts_->rails.size() + parts_->counters.queue_pairs);
@@ -119,7 +121,7 @@ bool ConnectionReactions::connect_at_start(std::uint64_t name, const Peer*& aske
     }
     if (peer->contact.datagram.handle != nullptr &&
         !peer->ending.released) { // else contacted and released since
-        parts_->connections.request_if_room(*peer);
+        parts_->connections.handshake().request_if_room(*peer);
         asked = peer;
     }
     return true;

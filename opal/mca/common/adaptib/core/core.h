@@ -8,7 +8,8 @@
 //     2. one of the other rings in turn (so idle peers cost little, and none is forgotten)
 //     3. the datagram queues
 //     4. completions of connected queue pairs
-//     5. sends and other work that found no room before
+//     5. sends and other work that found no room before; then the events of connections
+//        (connect/connection_events.h), as after each handshake message and after timers
 //     6. now and then: timers, events of the fabrics, levels of the counters
 //
 // Fabrics: one or several, nearest first. Their rails are numbered consecutively, and a process

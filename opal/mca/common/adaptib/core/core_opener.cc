@@ -275,11 +275,11 @@ void CoreOpener::open_progress() {
                               parts_.meter.get(), parts_.broken, parts_.path_reactions,
                               parts_.path_reactions});
     parts_.handlers.emplace(
-        failure_timeout_,
-        DatagramHandlers::Parts{parts_.fabrics.all(), parts_.attended, *parts_.peers, *parts_.paths,
-                                *parts_.datagram_paths, *parts_.watch, *parts_.probes,
-                                *parts_.connections, *parts_.protocol, parts_.progress->delivery(),
-                                parts_.progress->departures(), counters_});
+        failure_timeout_, DatagramHandlers::Parts{
+                              parts_.fabrics.all(), parts_.attended, *parts_.peers, *parts_.paths,
+                              *parts_.datagram_paths, *parts_.watch, *parts_.probes,
+                              *parts_.connections, *parts_.protocol, parts_.progress->delivery(),
+                              parts_.progress->rings(), parts_.progress->departures(), counters_});
 }
 
 void CoreOpener::begin_reactions() {

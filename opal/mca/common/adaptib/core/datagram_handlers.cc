@@ -89,9 +89,16 @@ void DatagramHandlers::on_datagram(std::uint32_t fabric, std::uint64_t from, std
     }
     if (is_sequenced(header.type)) {
         parts_.delivery.hand_over(*peer, header, body);
-    } else {
-        parts_.connections.on_handshake(*peer, header, body);
+        return;
     }
+    if (Handshake::may_say_fenced(*peer, header.type)) [[unlikely]] {
+        parts_.rings.empty(*peer);
+        if (peer->session.state == ConnectState::failed) {
+            return; // what was in the ring has broken the connection
+        }
+    }
+    parts_.connections.on_handshake(*peer, header, body);
+    parts_.connections.handle_events();
 }
 
 void DatagramHandlers::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {

@@ -22,6 +22,7 @@
 #include "core/departures.h"
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
+#include "core/ring_poller.h"
 #include "protocol/protocol.h"
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
@@ -43,6 +44,7 @@ public:
         ConnectionManager& connections;
         Protocol& protocol;
         Delivery& delivery;
+        RingPoller& rings;
         Departures& departures;
         Counters& counters;
     };

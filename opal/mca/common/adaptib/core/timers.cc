@@ -75,12 +75,14 @@ void Timers::run() {
     parts_.probes.run_timers();
     parts_.paths.run_timers();
     parts_.connections.limit().serve();
+    parts_.connections.handle_events();
     parts_.connections.measurement().begin_some();
     if (parts_.migration != nullptr && parts_.migration->due()) [[unlikely]] {
         parts_.migration->run();
     }
     if (parts_.startup.goes_on()) [[unlikely]] {
         parts_.startup.connect_some();
+        parts_.connections.handle_events();
     }
 }
 

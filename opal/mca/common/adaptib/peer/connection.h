@@ -10,8 +10,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/units.h"
+#include "base/wire.h"
 #include "fabric/fabric.h"
 #include "peer/work_targets.h"
 
@@ -60,6 +62,7 @@ struct Closing {
     std::uint32_t number = 0; // of the last proposal or agreement; grows during the connection
     std::uint32_t heard = 0;  // of the peer's last
     Nanoseconds began{0};
+    std::optional<ConnectNote> early; // the peer's, which came before its confirmation
 };
 
 // Progress of the repair of a connection (connect/repairs.h).

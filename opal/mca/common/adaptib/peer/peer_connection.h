@@ -15,6 +15,7 @@
 #include "channel/ring_writer.h"
 #include "fabric/fabric.h"
 #include "peer/activity.h"
+#include "peer/connect_events.h"
 #include "peer/connection.h"
 #include "peer/work_targets.h"
 
@@ -47,6 +48,7 @@ struct PeerConnection {
     Closing closing;
     FlushWork closing_flush;
     ListLink<Peer> closing_link; // linked while state is closing
+    PeerConnectEvents events;
 };
 
 } // namespace adaptib

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ConnectionEvents: events of connections that the core has to act on.
+//
+// Purpose: the classes of connect/ report an event where it happens, in the middle of their work,
+// and call nobody: the core's reaction (messages are sent and received, the peer is given up) would
+// change what they work with. handle() calls the handler for all events at once, when none of that
+// work is under way: in the core's progress, and at the end of calls whose callers rely on the
+// outcome. Work that cannot go on before the core has acted (a repair, until the ring is drained
+// and its messages in doubt are kept) goes on in on_events_handled, at the end of a peer's events.
+// Until then no class of connect/ takes the next step with that peer (is_waiting).
+// Order: failed peers first, since the handling of other events must not find one whose failure the
+// core does not know; then peers in the order of their first event. The events of a peer as
+// ConnectEvent lists them.
+// Invariant: a peer with a waiting event is in the list, or its events are being handled. A
+// connection that is taken down leaves no event behind but what is reported after that.
+// Threads: one at a time.
+// May touch: base/, peer/.
+#pragma once
+
+#include <string>
+
+#include "base/intrusive_list.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "peer/connect_events.h"
+#include "peer/peer.h"
+
+namespace adaptib {
+
+class ConnectionEventHandler {
+public:
+    // A repair begins: nothing is sent until on_connected.
+    virtual void on_interrupted(Peer& peer) = 0;
+    // The peer's queue pairs do not complete the work under way: destroy them
+    // (ConnectionManager::abandon), take the completions from before, and end that work.
+    virtual void on_abandoned(Peer& peer) = 0;
+    // The peer writes nothing more: take what is in the ring.
+    virtual void on_ring_final(Peer& peer) = 0;
+    // Keep what peer.out.ring may have lost: it is destroyed next.
+    virtual void on_fenced(Peer& peer) = 0;
+    // The connection could not be made anew for `lasted`.
+    virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
+    virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
+    virtual void on_connected(Peer& peer) = 0;
+    // No connection for now: refused, or closed. Work that waits for one may go another way.
+    virtual void on_unconnected(Peer& peer) = 0;
+    // The peer is lost.
+    virtual void on_connect_failed(Peer& peer, Status status, const std::string& what) = 0;
+
+protected:
+    ~ConnectionEventHandler() = default;
+};
+
+class EventsHandledListener {
+public:
+    // These events of the peer have been handled: work that has waited for that goes on.
+    virtual void on_events_handled(Peer& peer, ConnectEventSet handled) = 0;
+
+protected:
+    ~EventsHandledListener() = default;
+};
+
+class ConnectionEvents {
+public:
+    ConnectionEvents(ConnectionEventHandler& handler, EventsHandledListener& listener)
+        : handler_(handler), listener_(listener) {}
+
+    void report(Peer& peer, ConnectEvent kind);
+    // `kind`: partition or repaired. They never wait together.
+    void report(Peer& peer, ConnectEvent kind, Nanoseconds duration);
+    // `kind`: failed or failed_here. The first failure counts.
+    void report(Peer& peer, ConnectEvent kind, Status status, const std::string& what);
+    static bool is_waiting(const Peer& peer) { return !peer.connection.events.waiting.empty(); }
+    bool any() const { return !reported_.empty(); }
+    // Handles all events, and those that their handling causes. Within itself it does nothing: the
+    // outer call goes on.
+    void handle();
+    // Handles nothing but the peer's failure, if it has failed: for calls in the middle of other
+    // work that go on with the peer.
+    void handle_failure(Peer& peer) {
+        if (peer.connection.events.waiting.has(ConnectEvent::failed)) [[unlikely]] {
+            handle_failed(peer);
+        }
+    }
+    // Drops the peer's events.
+    void forget(Peer& peer);
+
+private:
+    void handle_all(Peer& peer);
+    void handle_failed(Peer& peer);
+    void handle(Peer& peer, ConnectEvent kind);
+
+    ConnectionEventHandler& handler_;
+    EventsHandledListener& listener_;
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::events, &PeerConnectEvents::link>
+        reported_;
+    bool handling_ = false;
+};
+
+} // namespace adaptib

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Handshake: brings connections up with the three-way handshake request, reply, confirm
+// (connect/connection_manager.h has the state diagram).
+//
+// Purpose: requests a peer's connection, and handles each message of the handshake as the state of
+// the connection demands. Both sides make one queue pair per path between their rails and offer the
+// other a ring to write into; one handshake brings all of it up. Attempts are numbered, so that
+// doubled messages are recognized and answered again.
+// Also begins the next connection when a closing, a repair or a lack of room is over.
+// Threads: one at a time.
+// Source: Yu, Gao, Panda, section 4.1.
+// May touch: base/, channel/, fabric/, memory/, peer/, stats/.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "connect/closings.h"
+#include "connect/cm_connects.h"
+#include "connect/connect_context.h"
+#include "connect/connection_limit.h"
+#include "connect/connection_resources.h"
+#include "connect/handshake_messages.h"
+#include "connect/path_measurement.h"
+#include "connect/queue_pairs.h"
+#include "connect/remote_rings.h"
+#include "connect/repair_steps.h"
+#include "connect/repairs.h"
+#include "connect/sharing_rules.h"
+#include "connect/teardown.h"
+
+namespace adaptib {
+
+class Handshake final : public CmConnectListener,
+                        public ClosingListener,
+                        public RoomListener,
+                        public RepairStepsListener {
+public:
+    struct Parts {
+        QueuePairs& queue_pairs;
+        RemoteRings& remote_rings;
+        ConnectionResources& resources;
+        Teardown& teardown;
+        HandshakeMessages& messages;
+        Repairs& repairs;
+        RepairSteps& repair_steps;
+        CmConnects& cm_connects;
+        PathMeasurement& measurement;
+        ConnectionLimit& limit;
+        SharingRules& sharing;
+    };
+    Handshake(const ConnectContext& context, const Parts& parts)
+        : context_(context), parts_(parts) {}
+
+    // Starts connecting if the peer is idle; without room, as soon as there is some.
+    void request(Peer& peer) {
+        if (peer.session.state == ConnectState::idle &&
+            (!peer.connection.wanted_link.linked() || parts_.sharing.need_not_wait(peer))) {
+            ask_or_wait(peer);
+        }
+    }
+    // Same as request(), but the peer does not wait for room.
+    void request_if_room(Peer& peer) {
+        if (peer.session.state == ConnectState::idle && parts_.limit.has_room()) {
+            static_cast<void>(ask(peer));
+        }
+    }
+    // Returns true if the message may say that the other side has fenced the connection that is
+    // being repaired: then messages that it had stored in the ring are to be taken before
+    // on_message(), which makes the ring anew.
+    static bool may_say_fenced(const Peer& peer, MessageType type) {
+        return peer.interruption.repair.active &&
+               (type == MessageType::connect_request || type == MessageType::connect_reply ||
+                type == MessageType::connect_refuse);
+    }
+    // Handles an arrived request, reply, confirmation or refusal, which has passed check_message.
+    void on_message(Peer& peer, const MessageHeader& header, const std::byte* body);
+    // Handles a request that had to wait for the end of the connection before.
+    void on_early_request(Peer& peer, const ConnectBody& body) { on_request(peer, body, kNeeded); }
+    // Called when a shared queue pair has failed that a connection not yet open is to use: the
+    // connection goes over another one. Returns false if that is not the case.
+    bool renew_shared(Peer& peer, Subchannel& subchannel);
+    // Goes on with what has waited for that.
+    void on_events_handled(Peer& peer, ConnectEventSet handled);
+
+private:
+    // Reasons for which the other side wants a connection.
+    struct Need {
+        bool any = false;      // there is traffic
+        bool awaited = false;  // something large or one-sided waits
+        bool required = false; // something that has no other way waits
+    };
+    static constexpr Need kNeeded{true, false, false};
+
+    // CmConnectListener
+    void on_paths_connected(Peer& peer) override { confirm(peer); }
+    void on_no_path(Peer& peer) override { parts_.repair_steps.wait_for_path(peer); }
+    void on_cm_connect_failed(Peer& peer, const std::string& what) override;
+    // ClosingListener
+    void on_closing_agreed(Peer& peer) override;
+    void on_closing_broken(Peer& peer) override { parts_.repairs.begin(peer); }
+    void on_late_confirm(Peer& peer) override { open(peer); }
+    // RoomListener
+    bool on_room(Peer& peer) override { return ask(peer); }
+    // RepairStepsListener
+    void on_kept_request(Peer& peer, const ConnectBody& request) override;
+
+    bool ask(Peer& peer);
+    void ask_or_wait(Peer& peer);
+    void on_request(Peer& peer, const ConnectBody& body, Need need);
+    void on_first_request(Peer& peer, const ConnectBody& body, Need need);
+    static void keep_for_later(Peer& peer, const ConnectBody& request);
+    void on_reply(Peer& peer, const ConnectBody& body);
+    void on_confirm(Peer& peer, const ConnectBody& body);
+    void on_refuse(Peer& peer, const ConnectNote& note);
+    void accept(Peer& peer, const ConnectBody& body, Need need);
+    void refuse(Peer& peer, const ConnectBody& body, Need need);
+    void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
+    void say_refused(Peer& peer, RefusalReason reason);
+    void lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what);
+    Status connect_subchannels(Peer& peer, const ConnectBody& body);
+    static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
+    void confirm(Peer& peer);
+    void open(Peer& peer);
+    void grant_preference(Peer& peer);
+
+    const ConnectContext& context_;
+    const Parts parts_;
+};
+
+} // namespace adaptib

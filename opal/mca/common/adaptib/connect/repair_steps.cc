@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "connect/repair_steps.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kLookEvery{10'000'000}; // for a path, while there is none
+
+} // namespace
+
+void RepairSteps::on_repair_begins(Peer& peer) {
+    if (peer.session.state == ConnectState::closing) {
+        parts_.closings.forget(peer);
+        parts_.closings.resume(peer);
+    }
+    parts_.lane_migrations.stop(peer);
+    parts_.measurement.stop(peer);
+    --context_.counters.connections_open;
+    ++context_.counters.repairs;
+    peer.session.state = ConnectState::repairing;
+    peer.interruption.repair.wanted = false;
+    peer.interruption.repair.fenced = false;
+    peer.interruption.repair.quiet_at = Nanoseconds{0};
+    peer.interruption.repair.failed_at = Nanoseconds::max();
+    peer.interruption.repair.replaces = peer.connection.number;
+    if (!peer.interruption.repair.active) {
+        peer.interruption.repair.active = true;
+        peer.interruption.repair.began = context_.options.attended->now();
+    }
+    context_.events.report(peer, ConnectEvent::interrupted);
+    if (!peer.interruption.repair.gentle) {
+        parts_.queue_pairs.fail_all(peer);
+    }
+}
+
+void RepairSteps::on_repair_late(Peer& peer) {
+    context_.events.report(peer, ConnectEvent::abandoned);
+}
+
+void RepairSteps::abandon(Peer& peer) {
+    destroy_initiators(peer);
+    parts_.resources.drop_queue_pairs(peer);
+}
+
+// Destroys the peer's initiators, which complete nothing any more, for other users neither.
+void RepairSteps::destroy_initiators(Peer& peer) {
+    std::vector<const SharedInitiator*> gone;
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
+        if (shared != nullptr) {
+            gone.push_back(&shared->initiator());
+            shared->initiator().destroy();
+        }
+    }
+    if (gone.empty()) {
+        return;
+    }
+    peer.interruption.repair.quiet_at =
+        context_.options.clock->now() + SharedDraining::kPacketsGone;
+    parts_.limit.for_each([&](Peer& other) {
+        const bool uses = std::any_of(
+            other.lanes.subchannels.begin(), other.lanes.subchannels.end(), [&](const auto& each) {
+                SharedQueuePair* const shared = other.shared_queue_pair(each);
+                return shared != nullptr &&
+                       std::find(gone.begin(), gone.end(), &shared->initiator()) != gone.end();
+            });
+        if (uses && &other != &peer && other.session.repairable) {
+            parts_.repairs.begin(other);
+        }
+    });
+}
+
+void RepairSteps::on_repair_quiet(Peer& peer) {
+    parts_.queue_pairs.fail_all(peer);
+    context_.events.report(peer, ConnectEvent::ring_final);
+    context_.events.report(peer, ConnectEvent::fenced);
+}
+
+void RepairSteps::on_repair_fenced(Peer& peer) {
+    drop_ring_writer(peer);
+    peer.interruption.repair.fenced = true;
+    peer.interruption.repair.ask_at = Nanoseconds{0};
+}
+
+// Destroys queue pairs before the memory that they write from.
+void RepairSteps::drop_ring_writer(Peer& peer) {
+    parts_.resources.drop_queue_pairs(peer);
+    peer.out.ring.reset();
+    peer.transfers.answers = nullptr;
+    peer.session.ring_broken = false;
+}
+
+// REQUIRES: fenced.
+void RepairSteps::on_repair_ready(Peer& peer) {
+    if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
+        listener_.on_kept_request(peer, *early);
+        return;
+    }
+    const Status status = parts_.queue_pairs.make_all(peer);
+    if (!status.ok() || peer.lanes.live_subchannels() == 0) {
+        parts_.resources.drop_queue_pairs(peer);
+        peer.interruption.repair.ask_at = context_.options.clock->now() + kLookEvery;
+        return;
+    }
+    ++peer.connection.number;
+    peer.session.state = ConnectState::requested;
+    static_cast<void>(parts_.messages.send(peer, MessageType::connect_request));
+}
+
+void RepairSteps::wait_for_path(Peer& peer) {
+    parts_.resources.drop_queue_pairs(peer);
+    peer.session.state = ConnectState::repairing;
+    peer.interruption.repair.fenced = true;
+    const auto more = static_cast<std::int64_t>(
+        context_.options.random->below(static_cast<std::uint64_t>(kLookEvery.count())));
+    peer.interruption.repair.ask_at =
+        context_.options.clock->now() + kLookEvery + Nanoseconds{more};
+}
+
+void RepairSteps::take_over(Peer& peer, std::uint32_t expected) {
+    peer.interruption.repair.expected = expected;
+    parts_.offered_rings.renew(peer);
+}
+
+void RepairSteps::end(Peer& peer) {
+    parts_.repairs.leave(peer);
+    peer.interruption.repair.active = false;
+    const auto took = context_.options.attended->now() - peer.interruption.repair.began;
+    context_.counters.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
+    context_.events.report(peer, ConnectEvent::repaired, took);
+}
+
+} // namespace adaptib

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The handshake: how a connection comes up, which messages are answered again or ignored, requests
+// that cross, refusals.
+#include "connect/handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "connect/connection_manager.h"
+#include "unit/connect/connections.h"
+
+namespace adaptib::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kSelf = 5;
+
+// Makes queue pairs that record what is done with them, and counts datagrams.
+class RecordingRail final : public NamedRail {
+public:
+    using NamedRail::NamedRail;
+
+    std::size_t sent = 0;  // datagrams
+    Status connects = kOk; // answer of queue pairs, after that to INIT
+
+private:
+    class Datagrams final : public QueuePair {
+    public:
+        explicit Datagrams(std::size_t& sent) : QueuePair(QpType::ud), sent_(sent) {}
+
+    private:
+        Status modify_impl(const QpAttributes&, std::uint32_t) override { return kOk; }
+        QpAttributes query_impl() const override { return {}; }
+        Status post_send_impl(const SendWork&) override {
+            ++sent_;
+            return kOk;
+        }
+        Status post_receive_impl(const ReceiveWork&) override { return kOk; }
+
+        std::size_t& sent_;
+    };
+    class Connected final : public QueuePair {
+    public:
+        Connected(const Status& answer, std::uint32_t number)
+            : QueuePair(QpType::rc), answer_(answer) {
+            number_ = number;
+        }
+
+    private:
+        Status modify_impl(const QpAttributes& attributes, std::uint32_t) override {
+            return attributes.state == QpState::init || attributes.state == QpState::error
+                       ? kOk
+                       : answer_;
+        }
+        QpAttributes query_impl() const override { return {}; }
+        Status post_send_impl(const SendWork&) override { return kOk; }
+        Status post_receive_impl(const ReceiveWork&) override { return kOk; }
+
+        const Status& answer_;
+    };
+    class Registered final : public MemoryRegion {
+    public:
+        Registered(void* address, Bytes length) : MemoryRegion(address, length) {}
+    };
+    Status register_impl(void* address, Bytes length, std::uint32_t,
+                         std::unique_ptr<MemoryRegion>& out) override {
+        out = std::make_unique<Registered>(address, length);
+        return kOk;
+    }
+    Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override {
+        if (init.type == QpType::ud) {
+            out = std::make_unique<Datagrams>(sent);
+        } else {
+            out = std::make_unique<Connected>(connects, ++pairs_);
+        }
+        return kOk;
+    }
+
+    std::uint32_t pairs_ = 0;
+};
+
+class Handshakes : public testing::Test, private Witness {
+protected:
+    Handshakes() {
+        EXPECT_TRUE(DatagramChannel::create(first_, {kSelf, 2}, clock_, counters_, channel_).ok());
+        attended_.at_most(1h);
+        for (Rail* rail : rails_) {
+            EXPECT_TRUE(rail->create_cq(16, cqs_.emplace_back()).ok());
+        }
+    }
+    ~Handshakes() override {
+        for (const std::unique_ptr<Peer>& peer : peers_) {
+            connections_->close(*peer, ConnectState::failed);
+        }
+    }
+
+    // Makes a peer that something has been sent to.
+    Peer& peer(std::uint64_t name) {
+        class Handle final : public AddressHandle {
+            Status standing_impl(std::string&) const override { return kOk; }
+        };
+        ProcessAddress address;
+        address.name = name;
+        address.host = "there";
+        address.rails.resize(2);
+        PeerRoute route;
+        route.local = route.remote = {0, 2};
+        pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 0; });
+        peers_.push_back(std::make_unique<Peer>(address, route, *channel_, 4096, counters_));
+        Peer& made = *peers_.back();
+        made.contact.datagram.handle = std::make_unique<Handle>();
+        made.session.next_send = 1;
+        return made;
+    }
+    // Lets a message of the handshake arrive. Returns the number of datagrams that this side sends.
+    template <typename Body> std::size_t arrive(Peer& peer, MessageType type, const Body& body) {
+        const std::size_t before = first_.sent;
+        MessageHeader header;
+        header.type = type;
+        header.flags = type == MessageType::connect_request ? kConnectNeeded : 0;
+        header.length = sizeof body;
+        connections_->on_handshake(peer, header, reinterpret_cast<const std::byte*>(&body));
+        return first_.sent - before;
+    }
+    // A request, reply or confirmation of the peer's attempt.
+    static ConnectBody body(std::uint32_t connection, std::uint32_t answers = 0) {
+        ConnectBody made{};
+        made.connection = connection;
+        made.answers = answers;
+        made.subchannel_count = 2;
+        for (std::uint16_t rail = 0; rail < 2; ++rail) {
+            made.subchannels[rail].rail = rail;
+            made.subchannels[rail].qp = 100u + rail;
+        }
+        return made;
+    }
+    static ConnectNote refusal(std::uint32_t answers, RefusalReason reason) {
+        return {1, answers, static_cast<std::uint32_t>(reason), 0};
+    }
+    // Returns the events that are handled now.
+    std::string handle() {
+        events_.log.clear();
+        connections_->handle_events();
+        return events_.log;
+    }
+    void limit_to_one() {
+        options_.connect_max = 1;
+        make();
+    }
+
+    ManualClock clock_;
+    AttendedClock attended_{clock_};
+    const Liveness liveness_{5s};
+    Counters counters_;
+    Random random_{1};
+    RecordingRail first_{"m0:1"};
+    RecordingRail second_{"m1:1"};
+    const std::vector<Rail*> rails_{&first_, &second_};
+    std::vector<std::unique_ptr<CompletionQueue>> cqs_;
+    std::unique_ptr<DatagramChannel> channel_;
+    ConnectEvents events_;
+    std::vector<std::unique_ptr<Peer>> peers_;
+    ConnectOptions options_;
+    std::unique_ptr<ConnectionManager> connections_;
+
+    void SetUp() override {
+        options_.self = kSelf;
+        options_.clock = &clock_;
+        options_.attended = &attended_;
+        options_.liveness = &liveness_;
+        options_.witness = this;
+        options_.random = &random_;
+        make();
+    }
+
+private:
+    void make() {
+        connections_ =
+            std::make_unique<ConnectionManager>(options_, rails_, cqs_, counters_, events_);
+    }
+    bool may_live(Peer&, Nanoseconds) override { return true; }
+};
+
+TEST_F(Handshakes, TheRequesterConfirmsTheReply) {
+    Peer& other = peer(1);
+    connections_->request(other);
+    EXPECT_EQ(other.session.state, ConnectState::requested);
+    EXPECT_EQ(first_.sent, 1u);
+    EXPECT_EQ(arrive(other, MessageType::connect_reply, body(7, other.connection.number)), 1u);
+    EXPECT_EQ(other.session.state, ConnectState::open);
+    EXPECT_EQ(events_.log, ""); // not in the middle of that
+    EXPECT_EQ(handle(), "1 connected; ");
+    EXPECT_EQ(other.lanes.live_subchannels(), 2u);
+    EXPECT_EQ(counters_.connections_open, 1u);
+}
+
+TEST_F(Handshakes, TheOtherSideIsOpenOnceItIsConfirmed) {
+    Peer& other = peer(1);
+    EXPECT_EQ(arrive(other, MessageType::connect_request, body(7)), 1u);
+    EXPECT_EQ(other.session.state, ConnectState::answered);
+    EXPECT_EQ(handle(), "");
+    ConnectBody confirm = body(7, other.connection.number);
+    confirm.subchannel_count = 1; // it could not connect the other one
+    EXPECT_EQ(arrive(other, MessageType::connect_confirm, confirm), 0u);
+    EXPECT_EQ(other.session.state, ConnectState::open);
+    EXPECT_EQ(handle(), "1 connected; ");
+    EXPECT_EQ(other.lanes.live_subchannels(), 1u);
+}
+
+TEST_F(Handshakes, DoubledMessagesAreAnsweredAgainOrIgnored) {
+    Peer& other = peer(1);
+    const ConnectBody request = body(7);
+    arrive(other, MessageType::connect_request, request);
+    EXPECT_EQ(arrive(other, MessageType::connect_request, request), 1u); // the reply
+    EXPECT_EQ(other.session.state, ConnectState::answered);
+    const ConnectBody confirm = body(7, other.connection.number);
+    arrive(other, MessageType::connect_confirm, confirm);
+    EXPECT_EQ(handle(), "1 connected; ");
+    EXPECT_EQ(arrive(other, MessageType::connect_confirm, confirm), 0u);
+    EXPECT_EQ(arrive(other, MessageType::connect_request, request), 1u);
+    EXPECT_EQ(arrive(other, MessageType::connect_request, body(6)), 0u); // of an earlier attempt
+    EXPECT_EQ(other.session.state, ConnectState::open);
+    EXPECT_EQ(handle(), "");
+
+    Peer& third = peer(2);
+    connections_->request(third);
+    const ConnectBody reply = body(9, third.connection.number);
+    arrive(third, MessageType::connect_reply, reply);
+    EXPECT_EQ(handle(), "2 connected; ");
+    EXPECT_EQ(arrive(third, MessageType::connect_reply, reply), 1u); // the confirmation
+    EXPECT_EQ(handle(), "");
+    EXPECT_EQ(counters_.connections_open, 2u);
+    EXPECT_EQ(counters_.bad_packets, 0u);
+}
+
+TEST_F(Handshakes, MessagesOfOtherAttemptsAreIgnored) {
+    Peer& other = peer(1);
+    connections_->request(other);
+    const std::uint32_t number = other.connection.number;
+    EXPECT_EQ(arrive(other, MessageType::connect_reply, body(7, number - 1)), 0u);
+    EXPECT_EQ(counters_.bad_packets, 0u); // late
+    EXPECT_EQ(arrive(other, MessageType::connect_reply, body(7, number + 1)), 0u);
+    EXPECT_EQ(counters_.bad_packets, 1u);
+    EXPECT_EQ(
+        arrive(other, MessageType::connect_refuse, refusal(number - 1, RefusalReason::no_room)),
+        0u);
+    EXPECT_EQ(other.session.state, ConnectState::requested);
+}
+
+TEST_F(Handshakes, OfCrossingRequestsThatOfTheHigherNameIsAnswered) {
+    Peer& higher = peer(9);
+    connections_->request(higher);
+    EXPECT_EQ(arrive(higher, MessageType::connect_request, body(7)), 1u);
+    EXPECT_EQ(higher.session.state, ConnectState::answered);
+
+    Peer& lower = peer(1);
+    connections_->request(lower);
+    EXPECT_EQ(arrive(lower, MessageType::connect_request, body(7)), 0u);
+    EXPECT_EQ(lower.session.state, ConnectState::requested); // the peer answers this side's
+    EXPECT_EQ(arrive(lower, MessageType::connect_reply, body(7, lower.connection.number)), 1u);
+    EXPECT_EQ(lower.session.state, ConnectState::open);
+    EXPECT_EQ(lower.connection.early_request, nullptr);
+    EXPECT_EQ(counters_.connections_crossed, 2u);
+    EXPECT_EQ(counters_.bad_packets, 0u);
+}
+
+TEST_F(Handshakes, ACrossingRequestIsAnsweredIfThePeerRefusesThisSides) {
+    Peer& lower = peer(1);
+    connections_->request(lower);
+    const std::uint32_t number = lower.connection.number;
+    arrive(lower, MessageType::connect_request, body(7));
+    EXPECT_EQ(arrive(lower, MessageType::connect_refuse, refusal(number, RefusalReason::no_room)),
+              1u);
+    EXPECT_EQ(lower.session.state, ConnectState::answered);
+    EXPECT_EQ(lower.connection.number, number + 1);
+    EXPECT_EQ(handle(), "");
+}
+
+TEST_F(Handshakes, ARefusedPeerWaits) {
+    Peer& other = peer(1);
+    connections_->request(other);
+    arrive(other, MessageType::connect_refuse,
+           refusal(other.connection.number, RefusalReason::no_room));
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+    EXPECT_EQ(other.connection.activity.refusals, 1u);
+    EXPECT_TRUE(other.connection.wanted_link.linked());
+    EXPECT_GT(other.connection.activity.ask_at, clock_.now());
+    EXPECT_EQ(handle(), "1 unconnected; ");
+    connections_->request(other); // it waits already
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+    clock_.advance(1ms);
+    connections_->limit().serve();
+    EXPECT_EQ(other.session.state, ConnectState::requested);
+}
+
+TEST_F(Handshakes, APeerThatHasGivenThisSideUpIsLost) {
+    Peer& other = peer(1);
+    connections_->request(other);
+    EXPECT_EQ(arrive(other, MessageType::connect_refuse,
+                     refusal(other.connection.number, RefusalReason::broken)),
+              0u);
+    EXPECT_EQ(other.session.state, ConnectState::failed);
+    EXPECT_EQ(handle(), "1 failed: the other side has given the connection up; ");
+}
+
+TEST_F(Handshakes, WithoutRoomARequestIsRefused) {
+    limit_to_one();
+    arrive(peer(1), MessageType::connect_request, body(7));
+    Peer& other = peer(2);
+    EXPECT_EQ(arrive(other, MessageType::connect_request, body(8)), 1u);
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+    EXPECT_EQ(other.connection.refusal, static_cast<std::uint32_t>(RefusalReason::no_room));
+    EXPECT_EQ(other.connection.remote_number, 8u);
+    EXPECT_EQ(counters_.connections_refused, 1u);
+    EXPECT_TRUE(other.connection.wanted_link.linked()); // this side asks when there is room
+    EXPECT_EQ(handle(), "");
+}
+
+TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
+    second_.connects = Status::error(Reason::unreachable);
+    Peer& other = peer(1);
+    connections_->request(other);
+    EXPECT_EQ(arrive(other, MessageType::connect_reply, body(7, other.connection.number)), 1u);
+    EXPECT_EQ(other.session.state, ConnectState::open);
+    EXPECT_EQ(other.lanes.live_subchannels(), 1u);
+    EXPECT_EQ(other.lanes.subchannels[1].qp, nullptr);
+}
+
+TEST_F(Handshakes, TheOtherSideHearsOfAFailureOnceTheCoreHasActedOnIt) {
+    first_.connects = second_.connects = Status::error(Reason::unreachable);
+    Peer& other = peer(1);
+    connections_->request(other);
+    EXPECT_EQ(arrive(other, MessageType::connect_reply, body(7, other.connection.number)), 0u);
+    EXPECT_EQ(other.session.state, ConnectState::failed);
+    const std::size_t before = first_.sent;
+    EXPECT_EQ(handle(), "1 failed: the connection could not be completed; ");
+    EXPECT_EQ(first_.sent, before + 1);
+    EXPECT_EQ(other.connection.refusal, static_cast<std::uint32_t>(RefusalReason::broken));
+    EXPECT_EQ(other.connection.remote_number, 7u);
+}
+
+TEST_F(Handshakes, NoMessageSaysThatTheOtherSideHasFencedWithoutARepair) {
+    Peer& other = peer(1);
+    EXPECT_FALSE(Handshake::may_say_fenced(other, MessageType::connect_request));
+    other.interruption.repair.active = true;
+    EXPECT_TRUE(Handshake::may_say_fenced(other, MessageType::connect_request));
+    EXPECT_TRUE(Handshake::may_say_fenced(other, MessageType::connect_reply));
+    EXPECT_TRUE(Handshake::may_say_fenced(other, MessageType::connect_refuse));
+    EXPECT_FALSE(Handshake::may_say_fenced(other, MessageType::connect_confirm));
+    other.interruption.repair = {};
+}
+
+} // namespace
+} // namespace adaptib::test
