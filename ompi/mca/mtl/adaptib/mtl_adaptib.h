@@ -7,8 +7,8 @@
  * is finalized and closed before MPI_Init returns. Peers are looked up at the first message to
  * them.
  *
- * There is a file for each verb: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_way.h says which
- * endpoint carries a message. mtl_adaptib_shortcut.c is
+ * There is a file for each verb: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_way.h says
+ * which endpoint carries a message. mtl_adaptib_shortcut.c is
  * the fast path of most messages, past pml/cm. mtl_adaptib_data.h turns a convertor into the core's
  * description of a buffer (with mtl_adaptib_layout.h); mtl_adaptib_request.h completes requests.
  *

@@ -4,9 +4,9 @@
  * and the peer there.
  *
  * A communicator has a key, the same in all its processes: its number, or the value of its info key
- * "adaptib_endpoint". Its messages go from endpoint (key modulo the sender's number of endpoints) to
- * endpoint (key modulo the receiver's), so order, wildcards and probes stay within one endpoint. A
- * communicator that is made with the info keys mpi_assert_no_any_source and mpi_assert_no_any_tag
+ * "adaptib_endpoint". Its messages go from endpoint (key modulo the sender's number of endpoints)
+ * to endpoint (key modulo the receiver's), so order, wildcards and probes stay within one endpoint.
+ * A communicator that is made with the info keys mpi_assert_no_any_source and mpi_assert_no_any_tag
  * is spread: to the key of its messages, the rank of the sender and the tag are added, except for
  * Open MPI's own messages, whose tags are negative. MPI allows an implementation to require that
  * all processes give such keys alike, and this one does. Keys are read when the communicator is
@@ -48,7 +48,7 @@ int ompi_mtl_adaptib_way_with_care(struct ompi_communicator_t *comm, struct ompi
 /* The endpoint of a message from any source, or with any tag. */
 opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm);
 
-/* What Open MPI keeps for a process: a peer, or with the lowest bit set a mtl_adaptib_peers_t. */
+/* Open MPI keeps for a process a peer, or with the lowest bit set a mtl_adaptib_peers_t. */
 static inline bool ompi_mtl_adaptib_is_table(const void *entry)
 {
     return 0 != ((uintptr_t) entry & 1);

@@ -51,8 +51,8 @@ public:
     virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
     // Reports the failure to the user, once. REQUIRES: the peer has failed.
     virtual void report_peer_failure(Peer& peer) = 0;
-    // Reads the data of an announced message within the call, if the fabric can. Returns false if it
-    // has to be transferred.
+    // Reads the data of an announced message within the call, if the fabric can. Returns false if
+    // it has to be transferred.
     virtual bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) = 0;
 
 protected:
