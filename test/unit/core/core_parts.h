@@ -61,9 +61,11 @@ protected:
         : world_(options.link), ranges_(options.fabrics),
           paths_(PathRepository::Options{options.fault_tolerance, "here", &clock()}, rails(),
                  counters(), *this) {
-        protocol_.active().listen([](void* self, Peer& peer, std::uint8_t tag, const std::byte*,
-                            Bytes) { static_cast<CoreParts*>(self)->on_active(peer, tag); },
-                         this);
+        protocol_.active().listen(
+            [](void* self, Peer& peer, std::uint8_t tag, const std::byte*, Bytes) {
+                static_cast<CoreParts*>(self)->on_active(peer, tag);
+            },
+            this);
     }
 
     ManualClock& clock() { return world_.clock; }
@@ -111,7 +113,7 @@ protected:
     // PeerFailureListener
     void on_peer_failed(Peer& peer, const std::string& why) override {
         failed_.push_back(&peer);
-        protocol_.on_peer_failed(peer, why);
+        protocol_.failures().fail(peer, why);
     }
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues() {

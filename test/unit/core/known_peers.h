@@ -92,7 +92,7 @@ protected:
     void on_peer_failed(Peer& peer, const std::string& why) override {
         CoreParts::on_peer_failed(peer, why);
     }
-    void report_peer_failure(Peer& peer) override { protocol_.report_peer_failure(peer); }
+    void report_peer_failure(Peer& peer) override { protocol_.failures().report(peer); }
     void on_early_request(Peer&, const ConnectBody&) override {}
     void on_notice(const std::string& text) override { CoreParts::on_notice(text); }
 

@@ -44,9 +44,11 @@ protected:
 
     void SetUp() override {
         begin();
-        other_core().protocol().listen([](void* context, Peer&, std::uint8_t, const std::byte*,
-                                          Bytes) { ++static_cast<FullRing*>(context)->active_; },
-                                       this);
+        other_core().protocol().active().listen(
+            [](void* context, Peer&, std::uint8_t, const std::byte*, Bytes) {
+                ++static_cast<FullRing*>(context)->active_;
+            },
+            this);
         for (int i = 0; i <= process_parameters().connect_threshold; ++i) {
             const auto data = data_of(data_.data(), 8);
             Request request;

@@ -43,7 +43,7 @@ void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std
             why.insert(0, "; rail " + parts_->rails[i]->info().name + ": ");
         }
     }
-    parts_->protocol.on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")" + why);
+    parts_->protocol.failures().fail(peer, what + " (" + reason_text(status.reason()) + ")" + why);
 }
 
 void ConnectionReactions::on_notice(const std::string& text) { message_(Severity::notice, text); }

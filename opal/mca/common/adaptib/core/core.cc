@@ -144,8 +144,8 @@ void Core::quiesce_messages(Nanoseconds limit) {
     wait(limit);
     for (Peer* peer : left()) {
         if (peer->transfers.one_sided == 0) {
-            parts_.protocol->on_peer_failed(*peer,
-                                            "this process ends while messages are still under way");
+            parts_.protocol->failures().fail(
+                *peer, "this process ends while messages are still under way");
         }
     }
     wait(2 * limit);

@@ -43,9 +43,9 @@ void take_datagrams(AttachedFabric& attached) {
 // The peer cannot reach this process, and has reported that.
 void Departures::on_refused(Peer& peer, Status status, std::string text) {
     text = text.empty() ? reason_text(status.reason()) : text;
-    protocol_.on_peer_failed(peer, "that process cannot reach this one to answer: " + text + " (" +
-                                       advice(status.reason()) + ")");
-    protocol_.report_peer_failure(peer);
+    protocol_.failures().fail(peer, "that process cannot reach this one to answer: " + text + " (" +
+                                        advice(status.reason()) + ")");
+    protocol_.failures().report(peer);
 }
 
 void Departures::on_peers_changed() {
@@ -77,13 +77,13 @@ void Departures::end(const std::vector<Peer*>& gone) {
         rings_.empty(*peer);
         const char* why = why_gone(*peer);
         if (why != nullptr && peer->session.state != ConnectState::failed && !leaves(*peer)) {
-            protocol_.on_peer_failed(*peer, why);
+            protocol_.failures().fail(*peer, why);
         }
     }
 }
 
 bool Departures::leaves(Peer& peer) {
-    if (why_gone(peer) == nullptr || protocol_.needs(peer)) {
+    if (why_gone(peer) == nullptr || protocol_.failures().needs(peer)) {
         return false;
     }
     if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {
@@ -97,10 +97,10 @@ bool Departures::leaves(Peer& peer) {
 void Departures::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {
         std::erase(disconnected_, peer);
-        if (peer->session.state == ConnectState::failed || protocol_.needs(*peer)) {
+        if (peer->session.state == ConnectState::failed || protocol_.failures().needs(*peer)) {
             continue;
         }
-        protocol_.drop_disconnects(*peer);
+        protocol_.failures().drop_disconnects(*peer);
         connections_.close(*peer, ConnectState::idle);
         peer->connection.early_request.reset();
         peer->contact.datagram.handle.reset();

@@ -189,7 +189,7 @@ void ProgressEngine::housekeeping() {
     events_.poll();
     if (tick_ % kKeepAliveEvery == 0 && tick_ >= keep_alive_at_) {
         keep_alive();
-        keep_alive_at_ = tick_ + kPassesPerAwaited * protocol_.awaited();
+        keep_alive_at_ = tick_ + kPassesPerAwaited * protocol_.failures().awaited();
     }
 }
 
@@ -199,7 +199,7 @@ void ProgressEngine::housekeeping() {
 void ProgressEngine::keep_alive() {
     std::unordered_set<const Peer*> awaited;
     const Peer* last = nullptr; // many requests in a row are of one peer
-    protocol_.for_each_awaited([&](const Peer& peer) {
+    protocol_.failures().for_each_awaited([&](const Peer& peer) {
         if (&peer != last) {
             awaited.insert(&peer);
             last = &peer;

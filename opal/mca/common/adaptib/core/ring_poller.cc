@@ -214,7 +214,7 @@ bool RingPoller::poll_with_care(Peer& peer, RingReader& ring) {
 void RingPoller::on_garbage(Peer& peer) {
     if (peer.session.state != ConnectState::failed) {
         ++counters_.bad_packets;
-        protocol_.on_peer_failed(peer, "its ring holds a malformed message");
+        protocol_.failures().fail(peer, "its ring holds a malformed message");
     }
 }
 

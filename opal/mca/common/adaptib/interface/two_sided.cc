@@ -104,7 +104,7 @@ Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer
 }
 
 int nothing_found(opal_common_adaptib_core* core, Peer* from) {
-    const bool lost = from != nullptr && core->core->protocol().is_lost(*from);
+    const bool lost = from != nullptr && core->core->protocol().failures().is_lost(*from);
     return lost ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_NOT_FOUND;
 }
 

@@ -7,25 +7,29 @@ namespace adaptib {
 
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
-    : options_(options), rails_(rails), connections_(connections), counters_(counters),
-      listener_(listener), receives_({options.eager_limit, options.unexpected_most}, flow_,
-                                     rendezvous_, counters, *this),
+    : put_(options.put), connections_(connections), counters_(counters), listener_(listener),
+      receives_({options.eager_limit, options.unexpected_most}, flow_, rendezvous_, counters,
+                *this),
       order_(receives_.pool(), counters, *this),
       memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
               listener),
+      failures_(
+          {connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_, listener}),
+      reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,
+                  failures_, listener}),
       one_sided_({options.self, options.serves_atomics, options.block_bytes, options.clock},
                  {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters},
                  *this, listener),
       eager_tuning_(*options.clock, options.active_eager, counters),
       sends_(options.connect_threshold, {flow_, rendezvous_, eager_tuning_, receives_}, counters,
              *this),
-      transfers_(options.transfers, rails, counters, *this, one_sided_),
-      flow_(receives_.pool(), counters, *this),
+      transfers_(options.transfers, rails, counters, reactions_, one_sided_),
+      flow_(receives_.pool(), counters, reactions_),
       active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
               receives_.completions(), counters, *this),
       disconnects_(flow_, receives_.back_pressure(), *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
-                  counters, *this) {}
+                  counters, reactions_) {}
 
 void Protocol::on_interrupted(Peer& peer) {
     if (!peer.interruption.active) {
@@ -61,15 +65,6 @@ void Protocol::start_held(Peer& peer) {
     flow_.send_queued(peer);
 }
 
-bool Protocol::send_pending(PendingSend& send) {
-    if (send.kind != PendingSend::Kind::request) {
-        return rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
-    }
-    auto& request = static_cast<SendRequest&>(send);
-    return request.type == MessageType::active ? active_.transmit(request)
-                                               : sends_.transmit(request);
-}
-
 std::size_t Protocol::retry() {
     const std::size_t ended = flow_.retry();
     transfers_.post_waiting();
@@ -84,7 +79,7 @@ void Protocol::send_atomic_message(Peer& peer, MessageType type, const void* bod
 
 bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
     const Registration* all = memory_.whole(peer.contact.route.fabric);
-    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
+    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || put_) {
         return false;
     }
     RmaWork work;

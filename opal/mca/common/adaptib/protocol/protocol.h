@@ -7,7 +7,6 @@
 //
 //     arrival.cc             a message's turn has come: dispatch
 //     restrained.cc          back-pressure: a peer is told which messages it may send
-//     failure.cc             a peer is lost, and all that waits for it
 //     protocol.cc            construction; a connection comes and goes
 //
 // intranode/ has operations of two processes of a host that end within the initiator's call
@@ -25,6 +24,8 @@
 //     active_messages.h      messages for a handler instead of for matching
 //     arrival_order.h        messages that arrive early, or again
 //     disconnects.h          the disconnect handshake with a peer that is released
+//     peer_failures.h        a peer is lost, and all that waits for it
+//     flow_reactions.h       what some of these ask of the others
 //     one_sided_operations.h put, get and atomics, with these parts:
 //       region_keys.h          keys of the remote memory; operations that the target refuses
 //       emulated_atomics.h     atomics that the target's processor executes
@@ -63,8 +64,11 @@
 #include "protocol/completions.h"
 #include "protocol/disconnects.h"
 #include "protocol/eager_tuning.h"
+#include "protocol/flow_reactions.h"
 #include "protocol/message_sends.h"
 #include "protocol/one_sided_operations.h"
+#include "protocol/peer_failures.h"
+#include "protocol/protocol_listener.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
@@ -74,29 +78,12 @@
 
 namespace adaptib {
 
-// Notices and questions of the protocol to the core above it.
-class ProtocolListener : public MemoryListener, public RegionKeysListener {
-public:
-    // A connection has failed; messages and transfers under way over it may not have arrived.
-    virtual void on_broken(Peer& peer) = 0;
-    // The disconnect handshake is over: nothing refers to the peer any more.
-    virtual void on_peer_disconnected(Peer& peer) = 0;
-    // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
-    virtual bool leaves(Peer& peer) = 0;
-
-protected:
-    ~ProtocolListener() = default;
-};
-
 class Protocol final : ArrivalOrderListener,
                        TaggedReceivesListener,
                        MessageSendsListener,
                        OneSidedListener,
                        ActiveMessagesListener,
-                       DisconnectsListener,
-                       TransferListener,
-                       SendFlowListener,
-                       RendezvousListener {
+                       DisconnectsListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -119,9 +106,6 @@ public:
              ConnectionManager& connections, Counters& counters, ProtocolListener& listener);
 
     // --- Calls of the user -----------------------------------------------------------------------
-    // Returns true if the peer is lost: nothing will come from it any more. The first such call
-    // reports the failure to the user, unless that was done before.
-    bool is_lost(Peer& peer);
     ActiveMessages& active() { return active_; }
     const ActiveMessages& active() const { return active_; }
     // Learns which messages go through the ring; on_active_declined(), active_eager().
@@ -138,6 +122,9 @@ public:
     TransferEngine& transfers() { return transfers_; }
     SendFlow& flow() { return flow_; }
     CompletedList& completed() { return receives_.completions().list(); }
+    // Loss of peers, and what waits for them.
+    PeerFailures& failures() { return failures_; }
+    const PeerFailures& failures() const { return failures_; }
 
     // --- Calls of the core -----------------------------------------------------------------------
     // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
@@ -168,21 +155,6 @@ public:
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
     void on_torn_down(Peer& peer);
-    void on_peer_failed(Peer& peer, const std::string& what) override;
-    // Returns true if something of this process waits for the peer, besides disconnect messages.
-    bool needs(const Peer& peer) const;
-    // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
-    void drop_disconnects(Peer& peer) { sends_.fail(peer); }
-    // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    void report_peer_failure(Peer& peer) override;
-    // Calls f for each peer that an operation waits for: for a reply, or for a message from that
-    // source. May visit a peer more than once.
-    void for_each_awaited(const std::function<void(const Peer&)>& f) const;
-    // Bound on the number of requests that for_each_awaited() looks at.
-    std::size_t awaited() const {
-        return receives_.posted() + rendezvous_.sends() + rendezvous_.receives() +
-               sends_.waiting_acks() + one_sided_.atomics().under_way();
-    }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
     std::size_t retry();
@@ -193,14 +165,6 @@ public:
     void update_levels();
 
 private:
-    StagingPool& staging(const Peer& peer) override {
-        return memory_.staging(peer.contact.route.fabric);
-    }
-    const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
-                                   Bytes length, std::uint32_t access) override {
-        return memory_.registered(peer.contact.route.fabric, own, address, length, access);
-    }
-
     // restrained.cc
     void on_allowed(Peer& peer, Allowance allowance) override;
     Allowance least_for(const Peer& peer) const override;
@@ -216,46 +180,30 @@ private:
     void on_peer_disconnected(Peer& peer) override { listener_.on_peer_disconnected(peer); }
     void start_held(Peer& peer) override;
 
-    // of transfer_engine.h, send_flow.h and rendezvous.h
-    bool send_pending(PendingSend& send) override;
-    void on_send_lost(SendRequest& request) override { sends_.on_lost(request); }
+    // of more than one of them
+    void on_peer_failed(Peer& peer, const std::string& what) override {
+        failures_.fail(peer, what);
+    }
+    void report_peer_failure(Peer& peer) override { failures_.report(peer); }
     void want_connection(Peer& peer) override { connections_.request(peer); }
-    void on_failure(const std::string& text) override { listener_.on_failure(text); }
-    void on_sent(SendRequest& request, bool failed) override {
-        receives_.completions().complete(
-            *request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
-            failed ? 0 : request.data.bytes);
-    }
-    void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
-                     int failure) override {
-        receives_.complete_receive(request, request.envelope, message_bytes, received, failure);
-    }
-    bool leaves(Peer& peer) override { return listener_.leaves(peer); }
-    void on_flushed(Peer& peer) override { disconnects_.end_if_over(peer); }
-    void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
-    void on_control_lane(Peer& peer, std::uint32_t lane) override {
-        connections_.migrate_control_lane(peer, lane);
-    }
 
     // of one_sided_operations.h
+    void on_failure(const std::string& text) override { listener_.on_failure(text); }
     void send_atomic_message(Peer& peer, MessageType type, const void* body,
                              std::size_t size) override;
     bool long_messages_under_way() const override {
         return rendezvous_.sends() + rendezvous_.receives() > 0;
     }
 
-    // failure.cc
-    void fail_transfers(Peer& peer);
-    bool has_business_with(const Peer& peer) const;
-
-    Options options_;
-    RailList rails_;
+    const bool put_; // Options::put
     ConnectionManager& connections_;
     Counters& counters_;
     ProtocolListener& listener_;
     TaggedReceives receives_;
     ArrivalOrder order_;
     ExposedMemory memory_;
+    PeerFailures failures_;
+    FlowReactions reactions_;
     OneSidedOperations one_sided_;
     EagerTuning eager_tuning_;
     MessageSends sends_;

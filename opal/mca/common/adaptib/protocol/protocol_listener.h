@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ProtocolListener: notices and questions of the protocol to the core above it.
+//
+// May touch: memory/, peer/, protocol/region_keys.h.
+#pragma once
+
+#include "memory/exposed_memory.h"
+#include "peer/peer.h"
+#include "protocol/region_keys.h"
+
+namespace adaptib {
+
+class ProtocolListener : public MemoryListener, public RegionKeysListener {
+public:
+    // A connection has failed; messages and transfers under way over it may not have arrived.
+    virtual void on_broken(Peer& peer) = 0;
+    // The disconnect handshake is over: nothing refers to the peer any more.
+    virtual void on_peer_disconnected(Peer& peer) = 0;
+    // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
+    virtual bool leaves(Peer& peer) = 0;
+
+protected:
+    ~ProtocolListener() = default;
+};
+
+} // namespace adaptib
