@@ -188,6 +188,7 @@ int adaptib::progress_with_lock(opal_common_adaptib_core* core, bool helps) {
         completed = std::exchange(core->protocol->completed(), {});
     }
     core->lock.unlock();
+    core->process.say_pending();
     return events + report_completed(completed);
 }
 

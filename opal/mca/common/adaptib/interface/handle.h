@@ -62,6 +62,7 @@ public:
     ~Guard() {
         if (core_ != nullptr) {
             core_->lock.unlock();
+            core_->process.say_pending();
         }
     }
     Guard(const Guard&) = delete;

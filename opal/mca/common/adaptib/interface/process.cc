@@ -147,6 +147,25 @@ void Process::report(opal_common_adaptib_severity_t severity, const std::string&
     environment_.message(environment_.context, severity, text.c_str());
 }
 
+// Showing a message may take long, and the caller holds the lock of an endpoint.
+void Process::report_later(opal_common_adaptib_severity_t severity, const std::string& text) {
+    const std::lock_guard guard(mutex_);
+    pending_.emplace_back(severity, text);
+    has_pending_.store(true, std::memory_order_relaxed);
+}
+
+void Process::say_pending_now() {
+    std::vector<std::pair<opal_common_adaptib_severity_t, std::string>> messages;
+    {
+        const std::lock_guard guard(mutex_);
+        messages.swap(pending_);
+        has_pending_.store(false, std::memory_order_relaxed);
+    }
+    for (const auto& [severity, text] : messages) {
+        report(severity, text);
+    }
+}
+
 // The parameter has been checked: "auto", or a power of two.
 std::uint32_t Process::wanted_endpoints() const {
     const std::string_view text = process_parameters().endpoints;
@@ -236,12 +255,19 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
                 return environment_.watch_memory(environment_.context);
             };
         }
-        environment.message = [this](Severity severity, const std::string& message) {
-            report(severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
-                                                : OPAL_COMMON_ADAPTIB_FAILURE,
-                   message);
+        environment.message = [this, endpoint = made.get()](Severity severity,
+                                                            const std::string& message) {
+            const opal_common_adaptib_severity_t how = severity == Severity::notice
+                                                           ? OPAL_COMMON_ADAPTIB_NOTICE
+                                                           : OPAL_COMMON_ADAPTIB_FAILURE;
+            if (*endpoint->threads) {
+                report_later(how, message);
+            } else {
+                report(how, message);
+            }
         };
         status = Core::create(made->parameters, environment, std::move(fabrics), made->core, text);
+        say_pending();
     }
     if (!status.ok()) {
         report(OPAL_COMMON_ADAPTIB_FAILURE, text);
@@ -256,6 +282,7 @@ void Process::end() {
     for (const auto& endpoint : endpoints_) {
         endpoint->core->drain(kFlushLimit);
         report_completed(endpoint->core->protocol().completed());
+        say_pending();
         if (process_parameters().report) {
             report(OPAL_COMMON_ADAPTIB_REPORT, endpoint->core->report());
         }

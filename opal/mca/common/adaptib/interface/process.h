@@ -15,12 +15,14 @@
 // May touch: every folder of the core; no header of Open MPI.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/address_record.h"
@@ -73,6 +75,12 @@ public:
     void see_threads(const bool* threads);
     // Makes progress of several endpoints; returns the number of events.
     int progress();
+    // Gives the messages to the user that came up while a lock was held. Any thread, without a lock.
+    void say_pending() {
+        if (has_pending_.load(std::memory_order_relaxed)) [[unlikely]] {
+            say_pending_now();
+        }
+    }
 
     int references = 1;
 
@@ -83,12 +91,17 @@ private:
     bool can_write_source_map();
     void write_source_map(std::uint32_t endpoint);
     void report(opal_common_adaptib_severity_t severity, const std::string& text) const;
+    void report_later(opal_common_adaptib_severity_t severity, const std::string& text);
+    void say_pending_now();
 
     const opal_common_adaptib_environment_t environment_;
     CallbackBootstrap bootstrap_{environment_};
     MonotonicClock clock_;
     AddressBlob address_;
     std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_;
+    std::mutex mutex_; // of pending_
+    std::vector<std::pair<opal_common_adaptib_severity_t, std::string>> pending_;
+    std::atomic<bool> has_pending_{false};
 };
 
 } // namespace adaptib

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerFailures: which losses are reported, when, and what ends with the peer.
+#include "protocol/peer_failures.h"
+
+#include "base/process_name.h"
+#include "common_adaptib_two_sided.h"
+
+#include "unit/core/core_parts.h"
+
+namespace adaptib::test {
+namespace {
+
+class PeerFailuresTest : public CoreParts {
+protected:
+    PeerFailuresTest() {
+        connect(*peer_);
+        connect(*other_);
+        user_.complete = [](UserRequest*) {};
+    }
+    ~PeerFailuresTest() override {
+        protocol_.receives().drop_receives();
+        protocol_.forget(*peer_);
+        protocol_.forget(*other_);
+    }
+
+    // Posts a receive for a message of that peer; null: of any.
+    void post_receive(Peer* from) {
+        bool complete = false;
+        ASSERT_TRUE(protocol_.receives()
+                        .receive({1, OPAL_COMMON_ADAPTIB_ANY_SOURCE, 3}, {}, user_, complete, from)
+                        .ok());
+        ASSERT_FALSE(complete);
+    }
+    PeerFailures& failures() { return protocol_.failures(); }
+    std::vector<const Peer*> awaited() {
+        std::vector<const Peer*> found;
+        failures().for_each_awaited([&](const Peer& peer) { found.push_back(&peer); });
+        return found;
+    }
+
+    std::unique_ptr<Peer> peer_ = peer(20);
+    std::unique_ptr<Peer> other_ = peer(21);
+    UserRequest user_{};
+};
+
+TEST_F(PeerFailuresTest, OneThatNothingWaitsForIsReportedWhenItIsWanted) {
+    protocol_.active().listen(nullptr, nullptr);
+    failures().fail(*peer_, "its cable was cut");
+    EXPECT_EQ(peer_->session.state, ConnectState::failed);
+    EXPECT_TRUE(failures_.empty());
+    EXPECT_FALSE(failures().is_lost(*other_));
+    EXPECT_TRUE(failures().is_lost(*peer_));
+    EXPECT_TRUE(failures().is_lost(*peer_));
+    ASSERT_EQ(failures_.size(), 1u);
+    EXPECT_NE(failures_[0].find("process 20 "), std::string::npos);
+    EXPECT_NE(failures_[0].find("its cable was cut"), std::string::npos);
+    EXPECT_EQ(broken_, std::vector<Peer*>{peer_.get()});
+}
+
+TEST_F(PeerFailuresTest, OneThatAReceiveWaitsForIsReportedAndEndsIt) {
+    post_receive(peer_.get());
+    EXPECT_EQ(awaited(), std::vector<const Peer*>{peer_.get()});
+    EXPECT_EQ(failures().awaited(), 1u);
+    EXPECT_TRUE(failures().needs(*peer_));
+    EXPECT_FALSE(failures().needs(*other_));
+    failures().fail(*peer_, "test");
+    EXPECT_EQ(failures_.size(), 1u);
+    EXPECT_EQ(broken_, std::vector<Peer*>{peer_.get()});
+    ASSERT_FALSE(protocol_.completed().empty());
+    EXPECT_EQ(protocol_.completed().pop()->status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_TRUE(awaited().empty());
+    EXPECT_FALSE(failures().needs(*peer_));
+}
+
+TEST_F(PeerFailuresTest, AReceiveFromAnySourceWaitsForNobody) {
+    post_receive(nullptr);
+    EXPECT_TRUE(awaited().empty());
+    failures().fail(*peer_, "test");
+    EXPECT_TRUE(protocol_.completed().empty());
+    EXPECT_EQ(protocol_.receives().posted(), 1u);
+}
+
+TEST_F(PeerFailuresTest, TheFirstReasonCounts) {
+    post_receive(peer_.get());
+    failures().fail(*peer_, "the first");
+    failures().fail(*peer_, "the second");
+    ASSERT_EQ(failures_.size(), 1u);
+    EXPECT_NE(failures_[0].find("the first"), std::string::npos);
+}
+
+TEST_F(PeerFailuresTest, AUserOfActiveMessagesMayWaitForAPeerOfItsMessages) {
+    peer_->in.next_receive = 1;
+    failures().fail(*peer_, "test");
+    EXPECT_EQ(failures_.size(), 1u);
+    failures().fail(*other_, "test");
+    EXPECT_EQ(failures_.size(), 1u);
+}
+
+TEST_F(PeerFailuresTest, NamesAnEndpointThatIsNotTheFirst) {
+    const std::unique_ptr<Peer> second = peer(endpoint_name(5, 2));
+    connect(*second);
+    second->in.next_receive = 1;
+    failures().fail(*second, "test");
+    ASSERT_EQ(failures_.size(), 1u);
+    EXPECT_NE(failures_[0].find("process 5 (endpoint 2) on host"), std::string::npos);
+    protocol_.forget(*second);
+}
+
+} // namespace
+} // namespace adaptib::test
