@@ -22,8 +22,10 @@ class Peer;
 struct alignas(kCacheLine) PeerFlow {
     explicit PeerFlow(Bytes limit) : eager_limit(limit) {}
 
-    std::uint32_t messages_sent = 0;    // towards connect_threshold; meaningful until connected
-    std::uint32_t sent_by_then = 0;     // session.next_send at the last long message (RingPoller)
+    std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
+    // session.next_send when the last retained message was taken. If it is one more at the next:
+    // a ping-pong (RingPoller).
+    std::uint32_t sent_at_last_long = 0;
     Bytes eager_limit;                  // of two-sided messages
     Allowance allowed = Allowance::all; // messages that this side may send
     bool streaming = false;     // the next message may go through the ring, whatever the limit
