@@ -22,7 +22,7 @@ typedef struct opal_common_adaptib_region opal_common_adaptib_region_t;
 typedef struct {
     uint64_t base;
     uint64_t bytes;
-    uint32_t keys[8];
+    uint32_t keys[8]; /* by rail of the target (kMaxRails) */
     uint32_t key_count;
     uint32_t access;
 } opal_common_adaptib_remote_t;

@@ -15,11 +15,11 @@
 // Only posted messages have a tail word, and only some of these have a count: how much of the ring
 // in the other direction their sender has consumed. Nothing is written behind the tail word.
 //
-// A short active message that is stored is compact (`compact`): it carries only the first word of
-// the header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14 bytes,
-// share a cache line. The sequence number of a compact message is one more than that of the message
-// before it in the ring (a message whose number is not has a whole header); the word holds its low
-// 16 bits:
+// A short active message that is stored is compact (RingWay::compact): it carries only the first
+// word of the header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14
+// bytes, share a cache line. The sequence number of a compact message is one more than that of the
+// message before it in the ring (a message whose number is not has a whole header); the word holds
+// its low 16 bits:
 //
 //     type 8 | flags 8 | magic 16 | length 16 | number 16
 //
@@ -38,10 +38,10 @@
 //      a header is never zero). As a rule these words are zero in all units that hold no part of an
 //      unconsumed message: the reader zeroes them as it consumes. But a store into a line that was
 //      only read makes the processors talk once more. So a long stored message has a third magic
-//      number and is retained (`retained`): the reader zeroes only its first word, or one word in
-//      each of its cache lines (RingHabits::dirties), maybe a little later (defer_release). Until
-//      the writer overwrites a retained message, it zeroes the words that must be zero, a few units
-//      ahead.
+//      number and is retained (kRetainedMagic): the reader zeroes only its first word, or one word
+//      in each of its cache lines (RingHabits::dirties), maybe a little later (defer_release).
+//      Until the writer overwrites a retained message, it zeroes the words that must be zero, a few
+//      units ahead.
 //   2. A writer that stores directly stores the first word of the header last, with release order:
 //      a visible message is complete. A posted message becomes visible in address order (an
 //      adapter, kPublish), maybe byte by byte (soft-RoCE). So it has another magic number and ends

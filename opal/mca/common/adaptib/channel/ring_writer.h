@@ -31,7 +31,7 @@
 
 namespace adaptib {
 
-constexpr std::uint32_t kLongerBy = 32; // units
+constexpr std::uint32_t kLongerBy = 32; // units by which a lap grows the first time
 // Maximum number of messages between two checks whether the reader has caught up; a check costs a
 // cache line or two.
 constexpr std::uint32_t kCaughtUpEvery = 64;

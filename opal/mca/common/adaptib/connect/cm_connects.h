@@ -10,9 +10,9 @@
 // A failed connect is tried again, after a pause that doubles, with a random part. So is one
 // without any event for a second (which doubles, too: the other side may be busy), since the
 // message that it waits for may be lost, and the service is slow to repeat it. Limits:
-//   * once the queue pairs of another path are connected: kGrace; then the connection does without
-//     this path;
-//   * in a repair: kRepairGrace; then both sides look for paths again;
+//   * once the queue pairs of another path are connected: 2 s more; then the connection does
+//     without this path;
+//   * in a repair: 10 s; then both sides look for paths again;
 //   * otherwise, if the network reports an error, partition_timeout; if there is just no answer, as
 //     long as the peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the
 //     peer is lost, at both ends.

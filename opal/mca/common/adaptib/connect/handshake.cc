@@ -59,7 +59,8 @@ void Handshake::ask_or_wait(Peer& peer) {
 void Handshake::on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
                     (header.flags & kConnectRequired) != 0};
-    // Only the peer's own request can be meant: the peer has heard nothing.
+    // This process cannot reach the peer yet and has sent it nothing, so only a request can be
+    // valid.
     if (peer.contact.datagram.coming) {
         if (header.type == MessageType::connect_request) {
             keep_for_later(peer, read_body<ConnectBody>(body));

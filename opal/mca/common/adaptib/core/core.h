@@ -10,7 +10,8 @@
 //     4. completions of connected queue pairs
 //     5. sends and other work that found no room before; then the events of connections
 //        (connect/connection_events.h), as after each handshake message and after timers
-//     6. now and then: timers, events of the fabrics, levels of the counters
+//     6. connections that come up, close or are repaired; then peers that are gone
+//     7. now and then: timers, events of the fabrics, levels of the counters
 //
 // Fabrics: one or several, nearest first. Their rails are numbered consecutively, and a process
 // publishes them in that order. A peer is reached over the first fabric that reaches it

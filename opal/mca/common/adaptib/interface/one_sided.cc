@@ -10,9 +10,9 @@
 
 using namespace adaptib;
 
-// Memory that atomics reach may be a window's; it is registered for itself, so that nobody reaches
-// it after its deregistration. Other memory is registered for transfers, and the registration may
-// be kept; where peers reach all memory anyway, it is only lent.
+// Memory registered for atomics may back an MPI window: its own registration (window) ends at
+// deregister, so no peer reaches it afterwards. Other memory uses the cache (transfer). If one
+// region covers all memory (exposed), the range is only listed (lent).
 struct opal_common_adaptib_region {
     OpenWindow window;
     RegistrationCache::Use transfer;

@@ -105,7 +105,7 @@ private:
     static MessageHeader header_of(std::uint8_t tag, Bytes bytes) {
         MessageHeader header;
         header.type = MessageType::active;
-        header.flags = tag;
+        header.flags = tag; // only active messages carry their tag in flags
         header.length = static_cast<std::uint32_t>(bytes);
         return header;
     }

@@ -141,7 +141,8 @@ bool TransferEngine::plan_if_needed(Transfer& transfer) {
 }
 
 // Posts stripes while there is room. Completes the transfer, which may be gone afterwards, if
-// nothing is outstanding and it cannot continue. False: it waits, and so do those behind it.
+// nothing is outstanding and it cannot continue. Returns false if it waits for room or the
+// connection; then those behind it wait, too. (If the put/get balance holds it, they do not.)
 bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
     RmaOperation& rma = transfer.rma;
     Peer& peer = transfer.peer; // the transfer may be gone when it waits

@@ -70,10 +70,10 @@ struct RmaOperation {
     Bytes covered = 0;                    // bytes in the plan
     Bytes round = 0;                      // length of the next of the rounds that make up the plan
     std::uint32_t rounds = 0;             // rounds planned
-    std::uint32_t connection = 0;         // Peer::connection that the plan is for
-    std::vector<Stripe> left;             // of an interrupted plan: stripes still to be moved
-    std::size_t posted = 0;               // stripes posted
-    std::size_t outstanding = 0;          // stripes posted and not completed
+    std::uint32_t connection = 0; // PeerConnection::number of the connection that the plan is for
+    std::vector<Stripe> left;     // of an interrupted plan: stripes still to be moved
+    std::size_t posted = 0;       // stripes posted
+    std::size_t outstanding = 0;  // stripes posted and not completed
     Bytes outstanding_bytes = 0;
     bool failed = false;
     // Put, get and atomic only.
