@@ -92,6 +92,17 @@ TEST_F(Engine, ATransferEndsWithItsLastStripe) {
     EXPECT_EQ(there.counters.rdma_write_bytes, kLength);
 }
 
+TEST_F(Engine, APlanOfOneStripeLiesInItsTransfer) {
+    CountedTransfer& one = started(Opcode::write);
+    EXPECT_EQ(one.rma.plan.size(), 1u);
+    EXPECT_TRUE(one.rma.plan.is_inline());
+    peer->lanes.scheduler = scheduler("even");
+    CountedTransfer& two = started(Opcode::write);
+    EXPECT_EQ(two.rma.plan.size(), 2u);
+    EXPECT_FALSE(two.rma.plan.is_inline());
+    complete_all();
+}
+
 TEST_F(Engine, ACompletionNamesItsStripe) {
     constexpr std::size_t kStripes = kWorkNumbers + 1000; // the numbers begin again
     peer->lanes.scheduler = scheduler("adaptive");

@@ -136,13 +136,13 @@ protected:
         scheduler_ = make_scheduler(options);
     }
     std::uint32_t control_lane() {
-        std::vector<Stripe> plan;
+        StripePlan plan;
         scheduler_->plan({1000, OpKind::blocking, Direction::read}, scene_.up, plan);
-        return plan.at(0).subchannel;
+        return plan.front().subchannel;
     }
     // Learns from a long transfer, of which rail 0 carried a byte a second, and rail 1 `ratio`.
     void learn(double ratio) {
-        std::vector<Stripe> plan;
+        StripePlan plan;
         scheduler_->plan({kMiB, OpKind::blocking, Direction::read}, scene_.up, plan);
         std::vector<StripeTime> times;
         for (const Stripe& stripe : plan) {

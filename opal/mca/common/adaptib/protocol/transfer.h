@@ -2,8 +2,8 @@
 // Transfer: one contiguous piece of memory that is read, written or operated on at a peer.
 //
 // Purpose: the plan of a transfer and its progress, and the base of the records that own one
-// (rendezvous_transfers.h, one_sided.h). May be allocated: a transfer is rare, and expensive
-// compared with its record.
+// (rendezvous_transfers.h, one_sided.h). Transfers of puts and gets are frequent: their record is
+// pooled, and a plan of one stripe lies in it.
 // Ownership: the protocol's; a transfer lives until its last outstanding work request has completed
 // or was abandoned.
 // Threads: one at a time (the core's lock).
@@ -65,7 +65,7 @@ struct RmaOperation {
     Bytes length = 0;
     std::uint64_t compare_add = 0; // atomics: as in SendWork
     std::uint64_t swap = 0;
-    std::vector<Stripe> plan;             // empty until the peer is connected
+    StripePlan plan;                      // empty until the peer is connected
     std::vector<StripeProgress> progress; // of each stripe, if stripes are timed
     Bytes covered = 0;                    // bytes in the plan
     Bytes round = 0;                      // length of the next of the rounds that make up the plan

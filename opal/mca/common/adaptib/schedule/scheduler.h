@@ -48,7 +48,7 @@ class Policy {
 public:
     virtual ~Policy() = default;
     virtual void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-                      std::vector<Stripe>& out) = 0;
+                      StripePlan& out) = 0;
     // Learns from the times of stripes. Returns true if they compare several ports (auto), or
     // several paths (the other policies).
     virtual bool learn(std::span<const StripeTime>) { return false; }
@@ -84,8 +84,7 @@ public:
 
     // Appends stripes that cover [0, length) exactly, in order, none longer than its subchannel's
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
-    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out);
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up, StripePlan& out);
     // Chooses the control lane (control_lane.h) of a new connection: by the measured rates if they
     // count, or by what is known of writes; if none was striped, of both directions at once or of
     // reads. plan() changes the lane when another one was better for some 30 lessons in a row,
