@@ -53,10 +53,7 @@ std::unique_ptr<opal_common_adaptib_region> lend(ExposedMemory& registry,
 int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
                                  uint32_t access, opal_common_adaptib_region_t** region,
                                  opal_common_adaptib_remote_t* remote) noexcept {
-    const std::uint32_t rights =
-        kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
-        ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
-        ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
+    const std::uint32_t rights = kLocalWrite | access_of(access);
     // Registers whole words: osc/rdma changes a shorter element by the word that contains it.
     if ((rights & kRemoteAtomic) != 0) {
         constexpr std::uintptr_t kWord = sizeof(std::uint64_t);

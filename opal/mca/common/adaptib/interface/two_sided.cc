@@ -55,13 +55,17 @@ namespace {
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
+inline Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
+    return peer == nullptr ? nullptr : peer_of(core, peer);
+}
+
 [[gnu::always_inline]] inline int start_receive(opal_common_adaptib_core_t* core,
                                                 opal_common_adaptib_peer_t* peer,
                                                 const Envelope& pattern, const Data& data,
                                                 UserRequest& request) {
     bool complete = false;
-    const Status status = core->protocol->receives().receive(
-        pattern, data, request, complete, peer == nullptr ? nullptr : peer_of(core, peer));
+    const Status status =
+        core->protocol->receives().receive(pattern, data, request, complete, sender_of(core, peer));
     return code_of(status, complete);
 }
 
@@ -98,10 +102,6 @@ int opal_common_adaptib_recv_contig(opal_common_adaptib_core_t* core,
 }
 
 namespace {
-
-Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
-    return peer == nullptr ? nullptr : peer_of(core, peer);
-}
 
 int nothing_found(opal_common_adaptib_core* core, Peer* from) {
     const bool lost = from != nullptr && core->core->protocol().is_lost(*from);
