@@ -182,6 +182,22 @@ TEST_F(Migrating, AtOnceForAConnectionThatBegins) {
     EXPECT_EQ(scheduler_->control_lane(), 1u);
 }
 
+TEST_F(Migrating, AShortTransferTakesTheControlLaneUnlessPlanHasSomethingNewToLookAt) {
+    constexpr std::uint64_t kBoth = 3;
+    EXPECT_FALSE(scheduler_->takes_control_lane(8, kBoth)); // it has looked at no subchannels yet
+    control_lane();
+    EXPECT_TRUE(scheduler_->takes_control_lane(8, kBoth));
+    EXPECT_TRUE(scheduler_->takes_control_lane(kLeastSpread - 1, kBoth));
+    EXPECT_FALSE(scheduler_->takes_control_lane(kLeastSpread, kBoth));
+    EXPECT_FALSE(scheduler_->takes_control_lane(8, 1));
+    while (scheduler_->lessons() < Scheduler::kNews) {
+        learn(4);
+    }
+    EXPECT_FALSE(scheduler_->takes_control_lane(8, kBoth));
+    control_lane();
+    EXPECT_TRUE(scheduler_->takes_control_lane(8, kBoth));
+}
+
 // A control lane is named by its number in the route, not by its place among the paths that are up.
 TEST_F(Migrating, TheControlLaneIsToldByItsNumber) {
     scene_.up.erase(scene_.up.begin());

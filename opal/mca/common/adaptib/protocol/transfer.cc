@@ -15,9 +15,16 @@ static_assert(kPathWeights.size() >= kMaxSubchannels);
 
 void TransferEngine::plan(Transfer& transfer) {
     Peer& peer = transfer.peer;
-    collect_subchannel_stats(peer, rails_, subchannel_stats_);
     RmaOperation& rma = transfer.rma;
     rma.connection = peer.connection.number;
+    const Scheduler& scheduler = *peer.lanes.scheduler;
+    if (rma.covered == 0 && scheduler.takes_control_lane(rma.length, peer.lanes.live_bits())) {
+        rma.plan.push_back({scheduler.control_lane(), 0, rma.length});
+        rma.covered = rma.length;
+        ++rma.rounds;
+        return;
+    }
+    collect_subchannel_stats(peer, rails_, subchannel_stats_);
     if (!rma.left.empty()) [[unlikely]] {
         plan_left(transfer);
         return;

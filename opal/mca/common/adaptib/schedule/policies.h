@@ -16,10 +16,6 @@
 
 namespace adaptib {
 
-// Below this length every transfer takes one subchannel: the atomics of one process have to go
-// through one adapter, and other short transfers gain nothing from a second one.
-constexpr Bytes kLeastSpread = 64;
-
 // Policies that learn plan this much of a transfer at once: a lot compared with the cost of two
 // further stripes, and little compared with the cost of a wrong weight.
 constexpr Bytes kRound = 512 * kKiB;
