@@ -39,7 +39,7 @@ void Teardown::leave(Peer& peer, ConnectState state) {
     peer.session.state = state;
     peer.out.ring.reset();
     peer.transfers.answers = nullptr;
-    peer.connection.ring_paused.reset();
+    peer.connection.ring_closing.reset();
     if (state == ConnectState::failed) {
         peer.contact.channel.retransmitter().forget(peer.contact.datagram);
     }

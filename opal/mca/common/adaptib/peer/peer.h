@@ -199,7 +199,7 @@ public:
 // Work targets of the peer (peer/work_targets.h).
 inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
     const RingWriter* writer =
-        peer_.out.ring != nullptr ? peer_.out.ring.get() : peer_.connection.ring_paused.get();
+        peer_.out.ring != nullptr ? peer_.out.ring.get() : peer_.connection.ring_closing.get();
     Subchannel* const subchannel = peer_.lanes.find(rail, completion.qp_number);
     if (writer == nullptr || subchannel == nullptr || !writer->poster().posts_to(*subchannel->qp)) {
         return; // of an earlier connection
@@ -212,8 +212,8 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
     }
     if (peer_.out.ring != nullptr) {
         peer_.out.ring->poster().on_completion();
-    } else if (peer_.connection.ring_paused != nullptr) {
-        peer_.connection.ring_paused->poster().on_completion();
+    } else if (peer_.connection.ring_closing != nullptr) {
+        peer_.connection.ring_closing->poster().on_completion();
     }
 }
 
