@@ -87,7 +87,7 @@ void ConnectionManager::take(Peer& peer, SharingPreference preference) {
         request(peer);
     } else if (peer.session.state == ConnectState::open) {
         if (preference == SharingPreference::shared || limit_.has_room()) {
-            give_up(peer); // after that it is requested
+            close_if_unused(peer); // after that it is requested
         } else if (!peer.connection.wanted_link.linked()) {
             limit_.wait(peer, Nanoseconds{0});
         }

@@ -75,7 +75,7 @@ public:
         events_.handle_failure(peer);
     }
     // Starts closing the connection if it is open and nothing needs it.
-    void give_up(Peer& peer) {
+    void close_if_unused(Peer& peer) {
         if (peer.session.state == ConnectState::open && is_unused(peer)) {
             closings_.start(peer);
         }

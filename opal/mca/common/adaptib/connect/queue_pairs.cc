@@ -89,7 +89,7 @@ Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
             qp.reset();
             status = create(subchannel.local_rail, qp);
             status = status.ok() ? begin(*qp) : status;
-        } while (status.wants_room() && pool_.give_up_oldest());
+        } while (status.wants_room() && pool_.destroy_oldest());
         if (!status.ok()) {
             return status;
         }
@@ -162,7 +162,7 @@ Status QueuePairs::make_shared(Peer& peer, Subchannel& subchannel) {
         status =
             context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.contact.name,
                                           peer.connection.quiet_work, subchannel.qp);
-    } while (status.wants_room() && pool_.give_up_oldest());
+    } while (status.wants_room() && pool_.destroy_oldest());
     if (status.ok()) {
         note_owner(peer, subchannel);
     }

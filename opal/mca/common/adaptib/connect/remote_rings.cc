@@ -23,7 +23,7 @@ void RemoteRings::open(Peer& peer) {
                                              peer.connection.remote_ring, credit,
                                              wr_id_of(&peer.connection.ring_work));
     while (!ring->usable()) {
-        if (!pool_.give_up_oldest()) {
+        if (!pool_.destroy_oldest()) {
             peer.connection.remote_ring.units = 0;
             return;
         }

@@ -104,7 +104,7 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
         if (waiting > 0 && peer.connection.shared && peer.session.state == ConnectState::open &&
             !peer.connection.activity.chosen && !shall_share(peer)) {
             --waiting;
-            connections_.give_up(peer);
+            connections_.close_if_unused(peer);
         }
     });
 }
@@ -149,7 +149,7 @@ void ChannelSelection::demote(Peer& peer) {
         connections_.sharing().may_share(peer)) {
         connections_.take(peer, SharingPreference::shared);
     } else {
-        connections_.give_up(peer);
+        connections_.close_if_unused(peer);
     }
 }
 
