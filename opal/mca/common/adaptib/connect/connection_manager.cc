@@ -74,7 +74,7 @@ void ConnectionManager::on_events_handled(Peer& peer, ConnectEventSet handled) {
     repairs_.on_events_handled(peer, handled);
 }
 
-void ConnectionManager::take(Peer& peer, SharingPreference preference) {
+void ConnectionManager::set_preference(Peer& peer, SharingPreference preference) {
     const bool other = peer.connection.shared != (preference == SharingPreference::shared);
     if (peer.session.state == ConnectState::open && !other) {
         return;

@@ -83,7 +83,7 @@ public:
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
     // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared:
     // SharingRules::may_share().
-    void take(Peer& peer, SharingPreference preference);
+    void set_preference(Peer& peer, SharingPreference preference);
     // Handles an arrived message of the handshake or of closing, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
     // As Handshake::renew_shared. If the peer fails at that, the listener knows by the end of the
