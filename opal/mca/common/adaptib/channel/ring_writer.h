@@ -44,7 +44,7 @@ public:
 
     // Returns false if the ring has to be posted to and there is no memory for the mirror. Called
     // before the first reserve().
-    bool usable() { return choose_way(); }
+    bool prepare() { return choose_way(); }
 
     // Reserves room for `length` bytes of body and payload. The caller fills it, then calls
     // commit() to make it a message or abandon() to undo the reservation. Returns null if the ring

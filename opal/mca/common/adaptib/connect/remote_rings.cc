@@ -22,7 +22,7 @@ void RemoteRings::open(Peer& peer) {
     auto ring = std::make_unique<RingWriter>(*context_.rails[subchannel.local_rail], *subchannel.qp,
                                              peer.connection.remote_ring, credit,
                                              wr_id_of(&peer.connection.ring_work));
-    while (!ring->usable()) {
+    while (!ring->prepare()) {
         if (!pool_.destroy_oldest()) {
             peer.connection.remote_ring.units = 0;
             return;
