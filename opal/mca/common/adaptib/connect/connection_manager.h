@@ -115,7 +115,7 @@ public:
     }
     // Returns the index of the control lane: the subchannel that carries the peer's ring and
     // credit.
-    std::size_t chosen_subchannel(Peer& peer) { return lanes_.chosen(peer); }
+    std::size_t chosen_subchannel(Peer& peer) { return lanes_.get_or_choose(peer); }
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
     void migrate_control_lane(Peer& peer, std::uint32_t to) { lane_migrations_.begin(peer, to); }

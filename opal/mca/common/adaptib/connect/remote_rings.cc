@@ -16,7 +16,7 @@ void RemoteRings::note(Peer& peer, const ConnectBody& body) {
 }
 
 void RemoteRings::open(Peer& peer) {
-    Subchannel& subchannel = peer.lanes.subchannels[lanes_.chosen(peer)];
+    Subchannel& subchannel = peer.lanes.subchannels[lanes_.get_or_choose(peer)];
     aim(peer, subchannel);
     const auto* credit = reinterpret_cast<const std::uint64_t*>(peer.in.ring_layout().credit());
     auto ring = std::make_unique<RingWriter>(*context_.rails[subchannel.local_rail], *subchannel.qp,
