@@ -544,7 +544,7 @@ bool Handshake::renew_shared(Peer& peer, Subchannel& subchannel) {
         }
         return true;
     }
-    peer.shared_queue_pair(subchannel)->aim_as(static_cast<SharedQueuePair&>(*old));
+    peer.shared_queue_pair(subchannel)->take_destination(static_cast<SharedQueuePair&>(*old));
     return true;
 }
 

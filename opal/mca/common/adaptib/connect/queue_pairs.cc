@@ -107,7 +107,7 @@ Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubc
     subchannel.remote_rail = remote.rail;
     subchannel.remote_memory_key = remote.memory_key;
     if (peer.connection.shared) {
-        return aim(peer, subchannel, remote);
+        return set_destination(peer, subchannel, remote);
     }
     QpAttributes attributes;
     attributes.state = QpState::ready_to_receive;
@@ -171,7 +171,8 @@ Status QueuePairs::make_shared(Peer& peer, Subchannel& subchannel) {
     return status;
 }
 
-Status QueuePairs::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
+Status QueuePairs::set_destination(Peer& peer, Subchannel& subchannel,
+                                   const ConnectSubchannel& remote) {
     const AddressRail& rail = peer.contact.address.rails[remote.rail];
     Rail& local = *context_.rails[subchannel.local_rail];
     std::unique_ptr<AddressHandle> handle;
@@ -179,7 +180,7 @@ Status QueuePairs::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchann
         local.create_ah(local.path_to({rail.size, rail.bytes}, remote.path), handle);
     if (status.ok()) {
         peer.shared_queue_pair(subchannel)
-            ->aim(std::move(handle), remote.qp, peer.connection.access_key);
+            ->set_destination(std::move(handle), remote.qp, peer.connection.access_key);
     }
     return status;
 }
