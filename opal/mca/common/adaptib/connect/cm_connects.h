@@ -51,8 +51,8 @@ public:
         : context_(context), queue_pairs_(queue_pairs), listener_(listener) {}
 
     // Called before the peer's queue pairs begin to connect. `body`: the request or reply of the
-    // other side; `asks`: this side initiates.
-    void prepare(Peer& peer, const ConnectBody& body, bool asks);
+    // other side; `initiates`: this side does.
+    void prepare(Peer& peer, const ConnectBody& body, bool initiates);
     // Watches the peer's queue pairs from now on. Returns false if none has to connect through
     // rdma_cm.
     bool begin(Peer& peer);

@@ -389,8 +389,8 @@ void Handshake::confirm(Peer& peer) {
 // A peer that waits for the confirmation is not told: it finds that out by itself.
 void Handshake::on_cm_connect_failed(Peer& peer, const std::string& what) {
     parts_.teardown.fail(peer, Status::error(Reason::unreachable), what,
-                         peer.connection.cm_connect.asks ? ConnectEvent::failed_here
-                                                         : ConnectEvent::failed);
+                         peer.connection.cm_connect.initiates ? ConnectEvent::failed_here
+                                                              : ConnectEvent::failed);
 }
 
 void Handshake::on_confirm(Peer& peer, const ConnectBody& body) {

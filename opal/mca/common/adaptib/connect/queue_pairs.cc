@@ -146,7 +146,7 @@ Status QueuePairs::start_cm_connect(Peer& peer, Subchannel& subchannel,
         context_.options.attended->now() +
         kFirstSilence * (1 << std::min(subchannel.cm_connect.failures, kMostSilenceDoublings));
     CmConnectParams cm_connect;
-    cm_connect.asks = peer.connection.cm_connect.asks;
+    cm_connect.initiates = peer.connection.cm_connect.initiates;
     cm_connect.token = peer.connection.cm_connect.token;
     return subchannel.qp->cm_connect(attributes, mask, cm_connect);
 }
