@@ -144,15 +144,15 @@ void TransferEngine::release_queued(Peer& peer) {
     lanes.queued_any = lanes.wanted_both = false;
 }
 
-// Moves held transfers to the line: the connection is gone, or about to go. They wait for the next
-// connection, or fail, like others.
+// Moves held transfers to the start queue: the connection is gone, or about to go. They wait for
+// the next connection, or fail, like others.
 void TransferEngine::stop_balancing(Peer& peer) {
     if (peer.transfers.put_get_balance == nullptr) {
         return;
     }
     for (auto& queued : peer.transfers.put_get_balance->queued) {
         while (WaitingTransfer* const first = queued.pop_front()) {
-            wait_in(static_cast<Transfer&>(*first), WaitingTransfers::kLine, Place::last);
+            wait_in(static_cast<Transfer&>(*first), WaitingTransfers::kInOrder, Place::last);
         }
     }
 }

@@ -456,7 +456,7 @@ void TransferEngine::abandon(Transfer& transfer) {
     wait_to_post(transfer);
 }
 
-// Begins with the last transfer, since each becomes the first of the line. Nothing is posted
+// Begins with the last transfer, since each becomes the first of the start queue. Nothing is posted
 // meanwhile.
 void TransferEngine::abandon(Peer& peer) {
     for (std::size_t left = peer.transfers.posted.size();
