@@ -31,8 +31,8 @@ void TransferEngine::plan(Transfer& transfer) {
     }
     TransferShape shape{rma.length, rma.op_kind, rma.direction()};
     if (!rma.planned()) {
-        const PutGetBalance* const lanes = peer.transfers.put_get_balance.get();
-        const Bytes most = lanes == nullptr ? rma.length : lanes->round();
+        const PutGetBalance* const balance = peer.transfers.put_get_balance.get();
+        const Bytes most = balance == nullptr ? rma.length : balance->round();
         rma.round = peer.lanes.scheduler->round(shape, subchannel_stats_, most);
     }
     const Bytes left = rma.length - rma.covered;
