@@ -122,7 +122,7 @@ public:
     }
     // Reserves and commits in one call, for short messages (RingWriter::store_short).
     template <typename Fill>
-    [[gnu::always_inline]] bool store_in_ring(MessageHeader& header, Fill&& fill) {
+    [[gnu::always_inline]] bool store_short_into_ring(MessageHeader& header, Fill&& fill) {
         header.sequence = session.next_send;
         if (!out.ring->store_short(header, fill)) [[unlikely]] {
             return false;

@@ -74,8 +74,8 @@ public:
                                                 Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
         return bytes <= peer.out.try_send_active_max &&
-               (store_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
-                put_in_ring(peer, tag, first, first_bytes, second, second_bytes));
+               (store_short_into_ring(peer, tag, first, first_bytes, second, second_bytes) ||
+                copy_into_ring(peer, tag, first, first_bytes, second, second_bytes));
     }
     // Same for a longer message; may time the copy into the ring.
     bool send_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
@@ -110,22 +110,23 @@ private:
         return header;
     }
     // Both *_in_ring functions return false if nothing was sent: there is no room now, or something
-    // has to go first. store_in_ring is the fast path, and also refuses for other reasons.
-    [[gnu::always_inline]] static bool store_in_ring(Peer& peer, std::uint8_t tag,
-                                                     const void* first, Bytes first_bytes,
-                                                     const void* second, Bytes second_bytes) {
+    // has to go first. store_short_into_ring is the fast path, and also refuses for other reasons.
+    [[gnu::always_inline]] static bool store_short_into_ring(Peer& peer, std::uint8_t tag,
+                                                             const void* first, Bytes first_bytes,
+                                                             const void* second,
+                                                             Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
         if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
             return false;
         }
         MessageHeader header = header_of(tag, bytes);
-        return peer.store_in_ring(header, [&](std::byte* to) {
+        return peer.store_short_into_ring(header, [&](std::byte* to) {
             copy_small(to, first, first_bytes);
             copy_small(to + first_bytes, second, second_bytes);
         });
     }
-    static bool put_in_ring(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
-                            const void* second, Bytes second_bytes);
+    static bool copy_into_ring(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
+                               const void* second, Bytes second_bytes);
     bool transmit_parts(SendRequest& request);
     void note_sent(Peer& peer);
     void end_broken(SendRequest& request, Status status);

@@ -41,8 +41,8 @@ bool MessageSends::send_timed(Peer& peer, const Envelope& envelope, const Data& 
         return false;
     }
     return eager_tuning_.send(peer, data.bytes, [&] {
-        return RingSends::put_in_ring(peer, envelope.context, envelope.source, envelope.tag,
-                                      data.base, data.bytes);
+        return RingSends::copy_into_ring(peer, envelope.context, envelope.source, envelope.tag,
+                                         data.base, data.bytes);
     });
 }
 
