@@ -109,7 +109,7 @@ private:
         header.length = static_cast<std::uint32_t>(bytes);
         return header;
     }
-    // Both *_in_ring functions return false if nothing was sent: there is no room now, or something
+    // Both *_into_ring functions return false if nothing was sent: there is no room now, or something
     // has to go first. store_short_into_ring is the fast path, and also refuses for other reasons.
     [[gnu::always_inline]] static bool store_short_into_ring(Peer& peer, std::uint8_t tag,
                                                              const void* first, Bytes first_bytes,
