@@ -101,11 +101,11 @@ public:
 
     // Returns true if a message of that length may go into the ring now, given room: nothing has to
     // go before it.
-    bool flows(Bytes length) const {
+    bool may_use_ring(Bytes length) const {
         return out.by_ring(length) && !out.has_pending() && session.state == ConnectState::open &&
                !session.disconnect_sent;
     }
-    // Same as reserve and commit, for a message that flows().
+    // Same as reserve and commit, for a message that may use the ring (may_use_ring).
     [[gnu::always_inline]] std::byte* reserve_in_ring(Bytes length) {
         return out.ring->reserve(length);
     }

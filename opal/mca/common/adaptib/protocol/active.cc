@@ -53,7 +53,7 @@ bool ActiveMessages::send_timed(Peer& peer, std::uint8_t tag, const void* first,
 bool ActiveMessages::copy_into_ring(Peer& peer, std::uint8_t tag, const void* first,
                                     Bytes first_bytes, const void* second, Bytes second_bytes) {
     const Bytes bytes = first_bytes + second_bytes;
-    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+    std::byte* to = peer.may_use_ring(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
     if (to == nullptr) [[unlikely]] {
         return false;
     }

@@ -109,14 +109,15 @@ private:
         header.length = static_cast<std::uint32_t>(bytes);
         return header;
     }
-    // Both *_into_ring functions return false if nothing was sent: there is no room now, or something
-    // has to go first. store_short_into_ring is the fast path, and also refuses for other reasons.
+    // Both *_into_ring functions return false if nothing was sent: there is no room now, or
+    // something has to go first. store_short_into_ring is the fast path, and also refuses for other
+    // reasons.
     [[gnu::always_inline]] static bool store_short_into_ring(Peer& peer, std::uint8_t tag,
                                                              const void* first, Bytes first_bytes,
                                                              const void* second,
                                                              Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
-        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
+        if (bytes >= kRetainedFrom || !peer.may_use_ring(bytes)) [[unlikely]] {
             return false;
         }
         MessageHeader header = header_of(tag, bytes);

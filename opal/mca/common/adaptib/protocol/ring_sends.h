@@ -52,7 +52,7 @@ private:
     // and posts. Another attempt right after it is in vain.
     [[gnu::always_inline]] static bool store_short_into_ring(Peer& peer, const Envelope& envelope,
                                                              const void* base, Bytes bytes) {
-        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
+        if (bytes >= kRetainedFrom || !peer.may_use_ring(bytes)) [[unlikely]] {
             return false;
         }
         MessageHeader header = eager_header(envelope, bytes);

@@ -214,11 +214,11 @@ AnswerSlot* SynchronousRma::offer_cooperative_copy(Peer& peer, const RmaWork& wo
                                                    CooperativeCopyBody& body) {
     const Subchannel* const only = peer.only_subchannel();
     const Registration* const all = memory_.whole(peer.contact.route.fabric);
-    std::byte* const to = only != nullptr && all != nullptr &&
-                                  only->remote_rail < remote_keys.size() &&
-                                  peer.flows(sizeof(CooperativeCopyBody)) && peer.out.ring->direct()
-                              ? peer.reserve_in_ring(sizeof(CooperativeCopyBody))
-                              : nullptr;
+    std::byte* const to =
+        only != nullptr && all != nullptr && only->remote_rail < remote_keys.size() &&
+                peer.may_use_ring(sizeof(CooperativeCopyBody)) && peer.out.ring->direct()
+            ? peer.reserve_in_ring(sizeof(CooperativeCopyBody))
+            : nullptr;
     if (to == nullptr) {
         return nullptr;
     }
