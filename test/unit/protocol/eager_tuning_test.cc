@@ -110,7 +110,7 @@ TEST_F(Tuning, AThirdMessageIsAStream) {
     answer();
     EXPECT_FALSE(send(kLong)) << "it is over";
     EXPECT_FALSE(send(kLong));
-    ++peer.flow.finishes; // as a FIN is, which says only that a message was fetched
+    ++peer.flow.fins_received; // as a FIN is, which says only that a message was fetched
     answer();
     EXPECT_TRUE(send(kLong));
 }

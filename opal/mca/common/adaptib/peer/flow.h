@@ -28,8 +28,9 @@ struct alignas(kCacheLine) PeerFlow {
     std::uint32_t sent_at_last_long = 0;
     Bytes eager_limit;                  // of two-sided messages
     Allowance allowed = Allowance::all; // messages that this side may send
-    bool streaming = false;     // the next message may go through the ring, whatever the limit
-    std::uint32_t finishes = 0; // FINs received
+    bool streams_through_ring =
+        false; // the next message may go through the ring, whatever the limit
+    std::uint32_t fins_received = 0;
     std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit is fixed
     std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice
     Stream stream;

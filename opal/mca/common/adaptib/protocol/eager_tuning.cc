@@ -33,22 +33,22 @@ void EagerTuning::end_stream(Peer& peer) {
         stream.timed->note(stream.way, stream.way == kThroughRing ? took : took + took / kPrice);
         ++counters_.streams_timed;
     }
-    stream = {.heard = peer.in.next_receive - peer.flow.finishes};
+    stream = {.heard = peer.in.next_receive - peer.flow.fins_received};
 }
 
 // Counts a message. Returns true if messages that could go either way go through the ring, since
 // they are part of a stream.
 bool EagerTuning::streams_through_ring(Peer& peer, Bytes bytes) {
     Stream& stream = peer.flow.stream;
-    if (peer.in.next_receive - peer.flow.finishes != stream.heard) {
+    if (peer.in.next_receive - peer.flow.fins_received != stream.heard) {
         end_stream(peer);
     }
     ++stream.sent;
     if (stream.sent > kStream && bytes > peer.flow.copy_choice->limit()) {
         choose_stream_way(peer, bytes);
     }
-    peer.flow.streaming = stream.sent > kStream && stream.way == kThroughRing;
-    return peer.flow.streaming;
+    peer.flow.streams_through_ring = stream.sent > kStream && stream.way == kThroughRing;
+    return peer.flow.streams_through_ring;
 }
 
 // Chooses the way for a message of a stream that could go either way.
@@ -70,8 +70,9 @@ void EagerTuning::choose_stream_way(Peer& peer, Bytes bytes) {
 }
 
 void EagerTuning::choose_active_eager(const Peer& peer) {
-    active_eager_ = peer.flow.streaming ? peer.flow.copy_choice->most()
-                                        : std::max(least_active_eager_, peer.flow.eager_limit);
+    active_eager_ = peer.flow.streams_through_ring
+                        ? peer.flow.copy_choice->most()
+                        : std::max(least_active_eager_, peer.flow.eager_limit);
 }
 
 // Raises active_eager() until the next active message has been timed.

@@ -93,14 +93,15 @@ template <typename Put> bool EagerTuning::send(Peer& peer, Bytes bytes, const Pu
 
 template <typename Put> bool EagerTuning::send_active(Peer& peer, Bytes bytes, const Put& put) {
     CopyChoice* choice = peer.flow.copy_choice.get();
-    const bool streamed = peer.flow.streaming;
+    const bool streamed = peer.flow.streams_through_ring;
     const bool trial =
         !streamed && active_eager_ > std::max<Bytes>(least_active_eager_, peer.flow.eager_limit);
     if (streams_through_ring(peer, bytes) != streamed) {
         choose_active_eager(peer);
     }
-    const bool timed = peer.flow.streaming && bytes > choice->limit() ? choice->explore()
-                                                                      : trial || choice->times();
+    const bool timed = peer.flow.streams_through_ring && bytes > choice->limit()
+                           ? choice->explore()
+                           : trial || choice->times();
     return timed ? put_timed(peer, bytes, put) : put();
 }
 

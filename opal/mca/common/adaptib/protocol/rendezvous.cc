@@ -180,7 +180,7 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
 
 // Takes a FIN: the receiver has read the message, or as much of it as it has room for, or gives up.
 void Rendezvous::on_finish(Peer& peer, const IdBody& body) {
-    ++peer.flow.finishes;
+    ++peer.flow.fins_received;
     SendTransfer* transfer = sends_.find(body.id);
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->pushing ||
         (transfer->cleared && transfer->kind == SourceKind::direct)) {

@@ -24,7 +24,7 @@ Status MessageSends::send(Peer* peer, const Envelope& envelope, const Data& data
         return kOk;
     }
     const Bytes limit =
-        peer->flow.streaming ? peer->flow.copy_choice->most() : peer->flow.eager_limit;
+        peer->flow.streams_through_ring ? peer->flow.copy_choice->most() : peer->flow.eager_limit;
     if (peer->flow.allowed != Allowance::all) [[unlikely]] {
         SendFlow::announce_if_asked(*peer, request);
     }
