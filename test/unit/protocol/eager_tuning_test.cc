@@ -25,7 +25,7 @@ protected:
     void begin(Nanoseconds single) {
         CopyCosts costs;
         costs.single.fill(single);
-        peer.flow.copy_choice = std::make_unique<CopyChoice>(costs, kStart, kMost);
+        peer.flow.learnt_limit = std::make_unique<EagerLimit>(costs, kStart, kMost);
         peer.flow.stream_choices = std::make_unique<StreamChoices>();
         peer.flow.eager_limit = kStart;
     }

@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "peer/allowance.h"
 #include "peer/stream.h"
-#include "schedule/copy_choice.h"
+#include "schedule/eager_limit.h"
 
 namespace adaptib {
 
@@ -31,8 +31,8 @@ struct alignas(kCacheLine) PeerFlow {
     bool streams_through_ring =
         false; // the next message may go through the ring, whatever the limit
     std::uint32_t fins_received = 0;
-    std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit is fixed
-    std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice
+    std::unique_ptr<EagerLimit> learnt_limit;      // null: eager_limit is fixed
+    std::unique_ptr<StreamChoices> stream_choices; // if there is a learnt_limit
     Stream stream;
     UnexpectedShare unexpected;
     ListLink<Peer> restrained_link; // linked while unexpected.told is not `all`

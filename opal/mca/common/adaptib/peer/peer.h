@@ -62,7 +62,7 @@ public:
     // Sets which messages to be matched the peer accepts from now on.
     void allow(Allowance allowance) {
         const Bytes below =
-            flow.copy_choice != nullptr ? CopyChoice::kTimedFrom : flow.eager_limit + 1;
+            flow.learnt_limit != nullptr ? EagerLimit::kTimedFrom : flow.eager_limit + 1;
         flow.allowed = allowance;
         out.try_send_below = allowance == Allowance::all ? below : 0;
     }

@@ -42,7 +42,7 @@ Status ActiveMessages::send(Peer& peer, std::uint8_t tag, const Data& data, User
 bool ActiveMessages::send_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                                 const void* second, Bytes second_bytes) {
     const Bytes bytes = first_bytes + second_bytes;
-    if (peer.flow.copy_choice == nullptr || bytes < CopyChoice::kTimedFrom || bytes > most_) {
+    if (peer.flow.learnt_limit == nullptr || bytes < EagerLimit::kTimedFrom || bytes > most_) {
         return false;
     }
     return eager_tuning_.send_active(peer, bytes, [&] {

@@ -44,7 +44,7 @@ bool EagerTuning::streams_through_ring(Peer& peer, Bytes bytes) {
         end_stream(peer);
     }
     ++stream.sent;
-    if (stream.sent > kStream && bytes > peer.flow.copy_choice->limit()) {
+    if (stream.sent > kStream && bytes > peer.flow.learnt_limit->limit()) {
         choose_stream_way(peer, bytes);
     }
     peer.flow.streams_through_ring = stream.sent > kStream && stream.way == kThroughRing;
@@ -71,18 +71,18 @@ void EagerTuning::choose_stream_way(Peer& peer, Bytes bytes) {
 
 void EagerTuning::choose_active_eager(const Peer& peer) {
     active_eager_ = peer.flow.streams_through_ring
-                        ? peer.flow.copy_choice->most()
+                        ? peer.flow.learnt_limit->most()
                         : std::max(least_active_eager_, peer.flow.eager_limit);
 }
 
 // Raises active_eager() until the next active message has been timed.
 void EagerTuning::on_active_declined(Peer& peer, Bytes bytes) {
-    CopyChoice* choice = peer.flow.copy_choice.get();
-    if (choice == nullptr || bytes <= choice->limit() || bytes > choice->most()) {
+    EagerLimit* learnt = peer.flow.learnt_limit.get();
+    if (learnt == nullptr || bytes <= learnt->limit() || bytes > learnt->most()) {
         return;
     }
-    if (streams_through_ring(peer, bytes) || choice->explore()) {
-        active_eager_ = choice->most();
+    if (streams_through_ring(peer, bytes) || learnt->explore()) {
+        active_eager_ = learnt->most();
     }
 }
 
