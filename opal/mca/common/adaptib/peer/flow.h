@@ -28,8 +28,8 @@ struct alignas(kCacheLine) PeerFlow {
     std::uint32_t sent_at_last_long = 0;
     Bytes eager_limit;                  // of two-sided messages
     Allowance allowed = Allowance::all; // messages that this side may send
-    bool streams_through_ring =
-        false; // the next message may go through the ring, whatever the limit
+    // The next message may go through the ring, whatever the limit.
+    bool streams_through_ring = false;
     std::uint32_t fins_received = 0;
     std::unique_ptr<EagerLimit> learnt_limit;      // null: eager_limit is fixed
     std::unique_ptr<StreamChoices> stream_choices; // if there is a learnt_limit
