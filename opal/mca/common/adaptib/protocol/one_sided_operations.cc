@@ -99,7 +99,7 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     if (started == nullptr) {
         return Status::error(Reason::no_memory);
     }
-    RmaOperation& rma = started->rma;
+    TransferPlan& rma = started->rma;
     if (region == nullptr) {
         region = memory_.registered(peer.contact.route.fabric, started->own, operation.local,
                                     operation.bytes, kLocalWrite);

@@ -19,7 +19,7 @@ constexpr Bytes kUnknownWindow = 512 * kKiB; // if the rate of a rail is not kno
 constexpr Bytes kLeastWindow = 4 * kKiB;
 constexpr std::uint32_t kRemember = 8;
 
-bool is_atomic(const RmaOperation& rma) {
+bool is_atomic(const TransferPlan& rma) {
     return rma.opcode != Opcode::read && rma.opcode != Opcode::write;
 }
 
@@ -80,7 +80,7 @@ void TransferEngine::look_for_both(const Transfer& transfer) {
 // Returns true if the transfer's direction may post no further stripe now. REQUIRES: the peer has
 // an `put_get_balance`.
 bool TransferEngine::is_full(const Transfer& transfer) const {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const Peer& peer = transfer.peer;
     if (is_atomic(rma)) {
         return false;

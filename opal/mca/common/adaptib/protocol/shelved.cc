@@ -24,7 +24,7 @@ ShelvedOneSided::ShelvedOneSided(OneSided& operation)
 }
 
 void ShelvedOneSided::restore(OneSided& operation) {
-    RmaOperation& rma = operation.rma;
+    TransferPlan& rma = operation.rma;
     operation.user = &user();
     operation.epoch = epoch;
     operation.own.take(own);
@@ -52,7 +52,7 @@ void ShelvedOneSided::restore(OneSided& operation) {
 WaitingTransfer& OneSided::shelve() { return operations.shelve(*this); }
 
 WaitingTransfer& OneSidedOperations::shelve(OneSided& operation) {
-    const RmaOperation& rma = operation.rma;
+    const TransferPlan& rma = operation.rma;
     const bool whole =
         rma.plan.empty() ? rma.covered == 0 : rma.plan.size() == 1 && rma.covered == rma.length;
     if (!whole || rma.posted > 0 || rma.outstanding > 0 || !rma.left.empty() ||

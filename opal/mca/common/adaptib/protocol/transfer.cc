@@ -15,7 +15,7 @@ static_assert(kPathWeights.size() >= kMaxSubchannels);
 
 void TransferEngine::plan(Transfer& transfer) {
     Peer& peer = transfer.peer;
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     rma.connection = peer.connection.number;
     const Scheduler& scheduler = *peer.lanes.scheduler;
     if (rma.covered == 0 && scheduler.takes_control_lane(rma.length, peer.lanes.live_bits())) {
@@ -52,7 +52,7 @@ void TransferEngine::plan(Transfer& transfer) {
 
 // Plans what an interrupted plan has left, as one round. REQUIRES: subchannel_stats_ is up to date.
 void TransferEngine::plan_left(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     for (const Stripe& piece : rma.left) {
         const std::size_t first = rma.plan.size();
         const TransferShape shape{piece.length, rma.op_kind, rma.direction()};
@@ -78,7 +78,7 @@ bool TransferEngine::may_repeat(const Transfer& transfer, WorkStatus status) {
 // Drops the plan; what is left of it is planned again for the next connection. REQUIRES: nothing is
 // outstanding.
 void TransferEngine::interrupt_plan(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     for (; rma.posted < rma.plan.size(); ++rma.posted) {
         rma.left.push_back(rma.plan[rma.posted]);
     }
@@ -90,7 +90,7 @@ void TransferEngine::interrupt_plan(Transfer& transfer) {
 // Plans the next round if it is due: a long transfer is planned in rounds, of which two are under
 // way. Returns false if nothing was planned. REQUIRES: all that is planned is posted.
 bool TransferEngine::plan_more(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     if (rma.covered == rma.length || rma.outstanding_bytes > rma.round) {
         return false;
     }
@@ -100,7 +100,7 @@ bool TransferEngine::plan_more(Transfer& transfer) {
 
 // Notes that the next stripe of the plan is posted. `begun`: the start time of its batch.
 void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     if (!rma.progress.empty()) {
         const Stripe& stripe = rma.plan[rma.posted];
         const auto direction = static_cast<std::size_t>(rma.direction());
@@ -131,7 +131,7 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
 
 // Returns false if the put/get balance holds the transfer.
 bool TransferEngine::plan_if_needed(Transfer& transfer) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     if (rma.planned() && rma.connection != transfer.peer.connection.number) [[unlikely]] {
         interrupt_plan(transfer); // the connection was repaired before all was posted
     }
@@ -151,7 +151,7 @@ bool TransferEngine::plan_if_needed(Transfer& transfer) {
 // nothing is outstanding and it cannot continue. Returns false if it waits for room or the
 // connection; then those behind it wait, too. (If the put/get balance holds it, they do not.)
 bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     Peer& peer = transfer.peer; // the transfer may be gone when it waits
     const ConnectState state = peer.session.state;
     if (state == ConnectState::failed) {
@@ -218,7 +218,7 @@ bool TransferEngine::find_keys(Transfer& transfer) {
 
 // Posts the next stripe of the plan.
 Status TransferEngine::post_stripe(Transfer& transfer) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const Stripe& stripe = rma.plan[rma.posted];
     Subchannel& subchannel = transfer.peer.lanes.subchannels[stripe.subchannel];
     if (subchannel.remote_rail >= rma.remote_key_count) {
@@ -263,7 +263,7 @@ void TransferEngine::on_work_done(Transfer& transfer, std::uint32_t rail,
 // completes in order. plan.size(): none, the connection is gone.
 std::size_t TransferEngine::stripe_of(const Transfer& transfer, std::uint32_t rail,
                                       const WorkCompletion& completion) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const auto& subchannels = transfer.peer.lanes.subchannels;
     for (std::size_t i = work_number_of(completion.wr_id); i < rma.posted; i += kWorkNumbers) {
         const std::uint32_t at = rma.plan[i].subchannel;
@@ -313,7 +313,7 @@ void TransferEngine::take_time(Transfer& transfer, std::size_t stripe, WorkStatu
 // Tells the scheduler the times of a round, once all its stripes are done. (The next round is
 // planned when most of the one before is done.)
 void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const std::uint32_t round = rma.progress[stripe].round;
     std::size_t first = stripe;
     while (first > 0 && rma.progress[first - 1].round == round) {
@@ -367,7 +367,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
     if (transfer.peer.interruption.abandoned) [[unlikely]] {
         return;
     }
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     const bool timed = !rma.progress.empty();
     const std::size_t stripe = stripe_of(transfer, rail, completion);
     if (stripe < rma.plan.size()) {
@@ -427,7 +427,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
 // Gives up the outstanding stripes. In a plan without times it is not known which stripes are done:
 // all are repeated, since a read or write may be done twice.
 void TransferEngine::abandon(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     const bool timed = !rma.progress.empty();
     striped_ -= timed ? rma.outstanding : 0;
     outstanding_ -= rma.outstanding;

@@ -52,9 +52,10 @@ struct StripeProgress {
     bool done = false;       // it has completed
 };
 
-// A transfer between one contiguous piece of local memory and one of the peer's. Its plan is posted
-// as far as the queue pairs take it, and continues when progress is made.
-struct RmaOperation {
+// Transfer between one contiguous piece of local memory and one of the peer's, its stripes,
+// and how far it is. The stripes are posted as far as the queue pairs take them, and the
+// others when progress is made.
+struct TransferPlan {
     Opcode opcode = Opcode::read;
     OpKind op_kind = OpKind::blocking;
     std::byte* local = nullptr;
@@ -120,7 +121,7 @@ struct RmaOperation {
     }
 };
 
-// Owner of an RmaOperation, told when that is done. It waits in a list (peer/waiting.h) while some
+// Owner of a TransferPlan, told when that is done. It waits in a list (peer/waiting.h) while some
 // of its stripes could not be posted yet.
 class Transfer : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
@@ -133,7 +134,7 @@ public:
 
     TransferEngine& engine;
     Peer& peer;
-    RmaOperation rma;
+    TransferPlan rma;
 
 protected:
     ~Transfer() = default;
