@@ -7,7 +7,7 @@
 
 namespace adaptib {
 
-ShelvedOneSided::ShelvedOneSided(OneSided& operation)
+ShelvedOneSided::ShelvedOneSided(OneSidedOperation& operation)
     : local(operation.rma.local), registration(operation.rma.registration),
       remote(operation.rma.remote), remote_key_count(operation.rma.remote_key_count),
       connection(operation.rma.connection), planned(operation.rma.planned()),
@@ -23,7 +23,7 @@ ShelvedOneSided::ShelvedOneSided(OneSided& operation)
     }
 }
 
-void ShelvedOneSided::restore(OneSided& operation) {
+void ShelvedOneSided::restore(OneSidedOperation& operation) {
     TransferPlan& rma = operation.rma;
     operation.user = &user();
     operation.epoch = epoch;
@@ -49,9 +49,9 @@ void ShelvedOneSided::restore(OneSided& operation) {
     }
 }
 
-WaitingTransfer& OneSided::shelve() { return operations.shelve(*this); }
+WaitingTransfer& OneSidedOperation::shelve() { return operations.shelve(*this); }
 
-WaitingTransfer& OneSidedOperations::shelve(OneSided& operation) {
+WaitingTransfer& OneSidedOperations::shelve(OneSidedOperation& operation) {
     const TransferPlan& rma = operation.rma;
     const bool whole =
         rma.plan.empty() ? rma.covered == 0 : rma.plan.size() == 1 && rma.covered == rma.length;
@@ -67,7 +67,7 @@ WaitingTransfer& OneSidedOperations::shelve(OneSided& operation) {
 }
 
 Transfer* OneSidedOperations::unshelve(Peer& peer, WaitingTransfer& record) {
-    OneSided* const operation = pool_.create<OneSided>(*this, transfers_, peer);
+    OneSidedOperation* const operation = pool_.create<OneSidedOperation>(*this, transfers_, peer);
     if (operation == nullptr) {
         return nullptr;
     }
