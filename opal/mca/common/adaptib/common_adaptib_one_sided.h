@@ -71,7 +71,7 @@ typedef struct {
 } opal_common_adaptib_one_sided_t;
 
 /* Tries to finish the operation inside the call. Returns COMPLETE, or AGAIN if the caller must use
- * opal_common_adaptib_start (also for invalid operations, whose error start reports). */
+ * opal_common_adaptib_rma_start (also for invalid operations, whose error that reports). */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
     opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
     const opal_common_adaptib_one_sided_t* operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
@@ -84,7 +84,7 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
  * @retval ERROR      nothing can be registered, not even a block to copy through; a message was
  *                    given */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+opal_common_adaptib_rma_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                           const opal_common_adaptib_one_sided_t* operation,
                           opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 

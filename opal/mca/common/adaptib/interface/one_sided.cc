@@ -152,9 +152,10 @@ int opal_common_adaptib_try_rma(opal_common_adaptib_core_t* core, opal_common_ad
     return guarded<try_rma>(core, peer, operation);
 }
 
-int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                              const opal_common_adaptib_one_sided_t* operation,
-                              opal_common_adaptib_request_t* request) noexcept {
+int opal_common_adaptib_rma_start(opal_common_adaptib_core_t* core,
+                                  opal_common_adaptib_peer_t* peer,
+                                  const opal_common_adaptib_one_sided_t* operation,
+                                  opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
     Peer* to = nullptr;
     if (const Status status = target_of(core, peer, *operation, to); !status.ok()) {

@@ -52,9 +52,9 @@ struct StripeProgress {
     bool done = false;       // it has completed
 };
 
-// Transfer between one contiguous piece of local memory and one of the peer's, its stripes,
-// and how far it is. The stripes are posted as far as the queue pairs take them, and the
-// others when progress is made.
+// Transfer between one contiguous piece of local memory and one of the peer's, its stripes, and how
+// far it is. The stripes are posted as far as the queue pairs take them, the others when progress
+// is made.
 struct TransferPlan {
     Opcode opcode = Opcode::read;
     OpKind op_kind = OpKind::blocking;
