@@ -303,10 +303,10 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
                                       opal_common_adaptib_peer_t* peer) noexcept {
     const Guard guard(core);
     if (Peer* released = peer_of(core, peer); released != nullptr) {
-        core->core->protocol().disconnects().release(*released);
+        core->protocol->disconnects().release(*released);
         if (Peer* amo_peer = core->core->peers().find_amo_peer(released->contact.name);
             amo_peer != nullptr) {
-            core->core->protocol().disconnects().release(*amo_peer);
+            core->protocol->disconnects().release(*amo_peer);
         }
     }
 }

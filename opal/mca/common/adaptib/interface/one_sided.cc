@@ -63,7 +63,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         bytes = round_up(begin + bytes, kWord) - first;
     }
     const Guard guard(core);
-    Protocol& protocol = core->core->protocol();
+    Protocol& protocol = *core->protocol;
     ExposedMemory& registry = protocol.memory();
     std::unique_ptr<opal_common_adaptib_region> made;
     const Registration* memory = registry.exposed(base, bytes, rights);
@@ -96,7 +96,7 @@ void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_region_t* region) noexcept {
     const Guard guard(core);
     if (region != nullptr && region->exposed != nullptr) {
-        core->core->protocol().memory().lent().take_back(region->lent);
+        core->protocol->memory().lent().take_back(region->lent);
     }
     delete region;
 }
@@ -110,17 +110,17 @@ const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) 
 // Finds the peer record that the operation goes to.
 Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                  const opal_common_adaptib_one_sided_t& operation, Peer*& out) {
-    Core& in = *core->core;
+    Core& inner = *core->core;
     Peer* to = peer_of(core, peer);
     const bool atomic = operation.operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
                         operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
     const bool emulated = (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED) != 0;
-    if (!atomic || emulated || in.fabrics() == 1) [[likely]] {
+    if (!atomic || emulated || inner.fabrics() == 1) [[likely]] {
         out = to;
-        return to == nullptr ? in.peers().get_loopback(out) : kOk;
+        return to == nullptr ? inner.peers().get_loopback(out) : kOk;
     }
-    return to == nullptr ? in.peers().get_loopback_for_atomics(out)
-                         : in.peers().get_for_atomics(*to, out);
+    return to == nullptr ? inner.peers().get_loopback_for_atomics(out)
+                         : inner.peers().get_for_atomics(*to, out);
 }
 
 [[gnu::always_inline]] inline int try_rma(opal_common_adaptib_core_t* core,
@@ -162,8 +162,8 @@ int opal_common_adaptib_rma_start(opal_common_adaptib_core_t* core,
         return code_of(status);
     }
     bool complete = false;
-    const Status status = core->core->protocol().one_sided().start(
-        *to, *operation, memory_of(*operation), *request, complete);
+    const Status status = core->protocol->one_sided().start(*to, *operation, memory_of(*operation),
+                                                            *request, complete);
     return code_of(status, complete);
 }
 
