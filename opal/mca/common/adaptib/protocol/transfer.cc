@@ -25,7 +25,7 @@ void TransferEngine::plan(Transfer& transfer) {
         return;
     }
     collect_subchannel_stats(peer, rails_, subchannel_stats_);
-    if (!rma.left.empty()) [[unlikely]] {
+    if (!rma.remaining.empty()) [[unlikely]] {
         plan_left(transfer);
         return;
     }
@@ -53,7 +53,7 @@ void TransferEngine::plan(Transfer& transfer) {
 // Plans what an interrupted plan has left, as one round. REQUIRES: subchannel_stats_ is up to date.
 void TransferEngine::plan_left(Transfer& transfer) {
     TransferPlan& rma = transfer.rma;
-    for (const Stripe& piece : rma.left) {
+    for (const Stripe& piece : rma.remaining) {
         const std::size_t first = rma.plan.size();
         const TransferShape shape{piece.length, rma.op_kind, rma.direction()};
         transfer.peer.lanes.scheduler->plan(shape, subchannel_stats_, rma.plan);
@@ -61,7 +61,7 @@ void TransferEngine::plan_left(Transfer& transfer) {
             rma.plan[i].offset += piece.offset;
         }
     }
-    rma.left.clear();
+    rma.remaining.clear();
     rma.progress.resize(rma.plan.size(),
                         {.round = rma.rounds, .mix = transfer.peer.lanes.scheduler->mix()});
     ++rma.rounds;
@@ -80,7 +80,7 @@ bool TransferEngine::may_repeat(const Transfer& transfer, WorkStatus status) {
 void TransferEngine::interrupt_plan(Transfer& transfer) {
     TransferPlan& rma = transfer.rma;
     for (; rma.posted < rma.plan.size(); ++rma.posted) {
-        rma.left.push_back(rma.plan[rma.posted]);
+        rma.remaining.push_back(rma.plan[rma.posted]);
     }
     rma.plan.clear();
     rma.progress.clear();
@@ -395,7 +395,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
         if (stripe < rma.plan.size() && may_repeat(transfer, completion.status)) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[stripe].length;
-            rma.left.push_back(rma.plan[stripe]);
+            rma.remaining.push_back(rma.plan[stripe]);
         } else if (refused) {
             if (stripe < rma.plan.size()) {
                 transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel].refused = true;
@@ -405,7 +405,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
             rma.failed = true;
         }
     }
-    if (!rma.left.empty() && !rma.failed) [[unlikely]] {
+    if (!rma.remaining.empty() && !rma.failed) [[unlikely]] {
         if (rma.outstanding == 0) {
             interrupt_plan(transfer);
             wait_to_post(transfer);
@@ -443,13 +443,13 @@ void TransferEngine::abandon(Transfer& transfer) {
         return;
     }
     if (!timed) {
-        rma.left.clear();
+        rma.remaining.clear();
     }
     for (std::size_t i = 0; i < rma.posted; ++i) {
         if (!timed || !rma.progress[i].done) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[i].length;
-            rma.left.push_back(rma.plan[i]);
+            rma.remaining.push_back(rma.plan[i]);
         }
     }
     interrupt_plan(transfer);

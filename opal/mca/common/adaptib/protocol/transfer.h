@@ -71,10 +71,10 @@ struct TransferPlan {
     Bytes covered = 0;                    // bytes in the plan
     Bytes round = 0;                      // length of the next of the rounds that make up the plan
     std::uint32_t rounds = 0;             // rounds planned
-    std::uint32_t connection = 0; // PeerConnection::number of the connection that the plan is for
-    std::vector<Stripe> left;     // of an interrupted plan: stripes still to be moved
-    std::size_t posted = 0;       // stripes posted
-    std::size_t outstanding = 0;  // stripes posted and not completed
+    std::uint32_t connection = 0;  // PeerConnection::number of the connection that the plan is for
+    std::vector<Stripe> remaining; // of an interrupted plan: stripes still to be moved
+    std::size_t posted = 0;        // stripes posted
+    std::size_t outstanding = 0;   // stripes posted and not completed
     Bytes outstanding_bytes = 0;
     bool failed = false;
     // Put, get and atomic only.
@@ -102,7 +102,7 @@ struct TransferPlan {
     }
     bool planned() const { return !plan.empty(); }
     bool posted_all() const {
-        return planned() && posted == plan.size() && covered == length && left.empty();
+        return planned() && posted == plan.size() && covered == length && remaining.empty();
     }
     bool done() const { return outstanding == 0 && (failed || posted_all()); }
     // Returns the status of the request. REQUIRES: done().
@@ -114,7 +114,7 @@ struct TransferPlan {
     void begin_again() {
         plan.clear();
         progress.clear();
-        left.clear();
+        remaining.clear();
         covered = 0;
         rounds = 0;
         posted = 0;

@@ -88,7 +88,7 @@ void TransferEngine::list_waiting(Peer& peer, WaitingTransfer& transfer, std::si
 // older than those in the queue.
 void TransferEngine::wait_to_post(Transfer& transfer) {
     stop_waiting(transfer);
-    const bool begun = transfer.rma.planned() || !transfer.rma.left.empty();
+    const bool begun = transfer.rma.planned() || !transfer.rma.remaining.empty();
     wait_in(transfer, WaitingTransfers::kInOrder, begun ? Place::first : Place::last);
 }
 
