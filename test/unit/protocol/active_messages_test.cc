@@ -38,7 +38,7 @@ class Active : public testing::Test,
 protected:
     Active() {
         peer->session.state = ConnectState::open;
-        peer->out.try_send_active_max = kTryMost;
+        peer->out.try_send_active_below = kTryMost + 1;
         use(*ring);
         listen(receiver);
     }

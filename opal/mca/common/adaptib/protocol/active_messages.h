@@ -73,7 +73,7 @@ public:
                                                 Bytes first_bytes, const void* second,
                                                 Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
-        return bytes <= peer.out.try_send_active_max &&
+        return bytes < peer.out.try_send_active_below &&
                (store_short_into_ring(peer, tag, first, first_bytes, second, second_bytes) ||
                 copy_into_ring(peer, tag, first, first_bytes, second, second_bytes));
     }
