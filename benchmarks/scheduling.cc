@@ -48,7 +48,7 @@ double measure(const std::string& whole, const std::string& striped, std::uint32
         up[i].max_stripe = kGiB;
     }
     const MonotonicClock clock;
-    std::vector<Stripe> plan;
+    StripePlan plan;
     std::vector<StripeTime> times;
     std::vector<double> each;
     for (int sample = 0; sample < samples; ++sample) {

@@ -84,13 +84,13 @@ Status FaultQp::cm_connect_impl(const QpAttributes& attributes, std::uint32_t ma
         return kOk;
     }
     cm_failed_.reset();
-    if (params.asks && below_->query().state == QpState::ready_to_send) {
+    if (params.initiates && below_->query().state == QpState::ready_to_send) {
         // An earlier attempt succeeded late.
         node_.add_event({EventKind::cm_connected, rail_index_, number_, nullptr});
         return kOk;
     }
     if (const PlannedFault* fault =
-            params.asks ? node_.draw(Site::cm_connect, rail_index_) : nullptr;
+            params.initiates ? node_.draw(Site::cm_connect, rail_index_) : nullptr;
         fault != nullptr) {
         node_.note(fault->fault, rail_index_);
         cm_failed_ = node_.due(fault->delay);
@@ -108,7 +108,7 @@ Status FaultQp::cm_connect_impl(const QpAttributes& attributes, std::uint32_t ma
         status = modify_impl(a, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits |
                                     (mask & kCmConnectOptional));
     }
-    if (status.ok() && params.asks) {
+    if (status.ok() && params.initiates) {
         node_.add_event({EventKind::cm_connected, rail_index_, number_, nullptr});
     }
     return status;

@@ -96,7 +96,7 @@ struct FlowRanks::Transfer {
     Key key;
     Message message;
     Receive receive;
-    std::vector<Stripe> plan;
+    StripePlan plan;
     std::size_t left = 0;
     std::vector<StripeTime> times;
 };

@@ -59,25 +59,25 @@ void fill_with_messages(Input& input, std::byte* memory) {
     std::uint64_t unit = 0;
     std::uint32_t number = kBeforeFirst + 1;
     while (!input.empty() && unit < kUnits) {
-        constexpr RingWay kWays[] = {RingWay::stored, RingWay::posted, RingWay::counted,
-                                     RingWay::compact};
+        constexpr RingFormat kWays[] = {RingFormat::stored, RingFormat::posted, RingFormat::counted,
+                                        RingFormat::compact};
         constexpr std::uint16_t kMagics[] = {kHeaderMagic, kTailedMagic, kCountedMagic,
                                              kCompactMagic};
         const std::uint32_t kind = input.below(4);
-        const RingWay way = kWays[kind];
+        const RingFormat format = kWays[kind];
         MessageHeader header;
         header.type = static_cast<MessageType>(
             input.below(static_cast<std::uint32_t>(MessageType::count_) + 1));
         header.magic = kMagics[kind];
         header.length = input.take<std::uint16_t>() % 1024;
         header.sequence = input.take<std::uint8_t>();
-        const std::uint64_t units = ring_units_for(header.length, way);
+        const std::uint64_t units = ring_units_for(header.length, format);
         if (unit + units > kUnits) {
             return;
         }
         std::byte* at = memory + unit * kRingUnit;
         std::memset(at, static_cast<int>(header.sequence), units * kRingUnit);
-        if (way == RingWay::compact) {
+        if (format == RingFormat::compact) {
             header.sequence = number + input.below(2);
             const std::uint64_t word = ring_compact_word(header);
             std::memcpy(at, &word, sizeof word);
@@ -90,8 +90,8 @@ void fill_with_messages(Input& input, std::byte* memory) {
         std::uint64_t tail = ring_tail_word(header.head_word(), header.sequence);
         const auto spoil = input.take<std::uint8_t>();
         tail ^= spoil == 255 ? 1u : 0u;
-        if (way != RingWay::stored) {
-            std::memcpy(at + ring_posted_bytes(header.length, way) - sizeof tail, &tail,
+        if (format != RingFormat::stored) {
+            std::memcpy(at + ring_posted_bytes(header.length, format) - sizeof tail, &tail,
                         sizeof tail);
         }
         if (spoil == 254) {

@@ -330,7 +330,7 @@ TEST_P(RingsOf, WhatIsDeferredIsTheReadersStill) {
     ring.reader.release_deferred();
     EXPECT_FALSE(ring.reader.has_deferred());
     EXPECT_EQ(load_ring_word(first), 0u);
-    EXPECT_EQ(ring.reader.consumed(), ring_units_for(2000, RingWay::stored));
+    EXPECT_EQ(ring.reader.consumed(), ring_units_for(2000, RingFormat::stored));
     EXPECT_EQ(ring.reader.next(), first + ring.reader.consumed() * kRingUnit);
     ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
 }

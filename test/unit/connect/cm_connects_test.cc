@@ -38,12 +38,12 @@ protected:
         options.random = &random_;
         return options;
     }
-    // The queue pairs of both paths begin to connect. `asks`: this side initiates.
-    void begin(bool asks) {
+    // The queue pairs of both paths begin to connect. `initiates`: this side does.
+    void begin(bool initiates) {
         ASSERT_TRUE(pairs_.make_all(*peer_).ok());
         ConnectBody body{};
         body.connection = 7;
-        connects_.prepare(*peer_, body, asks);
+        connects_.prepare(*peer_, body, initiates);
         for (std::uint16_t path = 0; path < 2; ++path) {
             ASSERT_TRUE(
                 pairs_.connect(*peer_, peer_->lanes.subchannels[path], {path, 0, 77, 1, 5}).ok());
@@ -92,7 +92,7 @@ TEST_F(Connecting, BothSidesOfAnAttemptHaveTheSameTokenAndNoOtherHas) {
     ConnectBody from_peer{};
     from_peer.connection = 7;
     connects_.prepare(*peer_, from_peer, true);
-    EXPECT_TRUE(peer_->connection.cm_connect.asks);
+    EXPECT_TRUE(peer_->connection.cm_connect.initiates);
     const auto token = peer_->connection.cm_connect.token;
 
     ConnectOptions of_peer = options();
@@ -107,7 +107,7 @@ TEST_F(Connecting, BothSidesOfAnAttemptHaveTheSameTokenAndNoOtherHas) {
     from_self.connection = 3;
     other.prepare(*self, from_self, false);
     EXPECT_EQ(self->connection.cm_connect.token, token);
-    EXPECT_FALSE(self->connection.cm_connect.asks);
+    EXPECT_FALSE(self->connection.cm_connect.initiates);
     from_self.connection = 4; // the next attempt
     other.prepare(*self, from_self, false);
     EXPECT_NE(self->connection.cm_connect.token, token);
@@ -138,7 +138,7 @@ TEST_F(Connecting, AnotherAttemptBeginsAnew) {
     world_.clock.advance(1500ms);
     pairs_.drop_all(*peer_);
     begin(false); // the other side has asked for it
-    EXPECT_FALSE(peer_->connection.cm_connect.asks);
+    EXPECT_FALSE(peer_->connection.cm_connect.initiates);
     EXPECT_EQ(advance(1s), ""); // no path of this attempt is connected yet
     EXPECT_EQ(connects_.deadline(), world_.clock.now() + 31s);
 }

@@ -90,12 +90,12 @@ TEST_F(Pool, APeerThatWaitsForItsConnectionIsSpared) {
         keep(pool, *peers.back());
     }
     wanted.push_back(*peers[0]);
-    EXPECT_TRUE(pool.give_up_oldest());
+    EXPECT_TRUE(pool.destroy_oldest());
     EXPECT_EQ(kept(*peers[0]), 2u);
     EXPECT_EQ(kept(*peers[1]), 0u);
-    EXPECT_TRUE(pool.give_up_oldest()); // there is no other
+    EXPECT_TRUE(pool.destroy_oldest()); // there is no other
     EXPECT_EQ(kept(*peers[0]), 0u);
-    EXPECT_FALSE(pool.give_up_oldest());
+    EXPECT_FALSE(pool.destroy_oldest());
     EXPECT_EQ(world_.counters.connections_kept, 0u);
     EXPECT_EQ(world_.counters.buffers, 0u);
 }

@@ -23,15 +23,15 @@ TEST_F(Lanes, TheFastestPathIsChosenAndStaysChosen) {
     peer_->lanes.subchannels[0].rate = BytesPerSecond{1'000'000'000};
     peer_->lanes.subchannels[1].rate = BytesPerSecond{10'000'000'000};
     EXPECT_EQ(peer_->control.lane, kNoControlLane);
-    EXPECT_EQ(lanes_.chosen(*peer_), 1u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 1u);
     peer_->lanes.subchannels[0].rate = BytesPerSecond{100'000'000'000};
-    EXPECT_EQ(lanes_.chosen(*peer_), 1u); // only a migration changes it
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 1u); // only a migration changes it
 }
 
 TEST_F(Lanes, AnotherIsChosenOnceItsQueuePairIsGone) {
-    EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 0u);
     peer_->lanes.subchannels[0].qp.reset();
-    EXPECT_EQ(lanes_.chosen(*peer_), 1u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 1u);
 }
 
 TEST_F(Lanes, OnlyAPathThatIsUpCanCarryIt) {

@@ -32,7 +32,7 @@ protected:
         peer_->lanes.subchannels[1].remote_memory_key = 51;
         rings_.open(*peer_);
         EXPECT_NE(peer_->out.ring, nullptr);
-        EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+        EXPECT_EQ(lanes_.get_or_choose(*peer_), 0u);
     }
     ~Migration() override { migrations_.stop(*peer_); }
 
@@ -78,17 +78,18 @@ TEST_F(Migration, GoesOnOverTheNewPathOnceTheOldOneIsEmpty) {
     migrations_.advance();
     EXPECT_EQ(posts(0).size(), 3u); // one empty write
     EXPECT_TRUE(migrations_.active());
-    EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 0u);
 
     complete_first(0);
     complete_first(0);
     migrations_.advance();
-    EXPECT_EQ(lanes_.chosen(*peer_), 0u); // the messages have arrived, the empty write may not have
+    EXPECT_EQ(lanes_.get_or_choose(*peer_),
+              0u); // the messages have arrived, the empty write may not have
     complete_first(0);
     migrations_.advance();
     EXPECT_FALSE(migrations_.active());
     EXPECT_FALSE(peer_->control.migration.active);
-    EXPECT_EQ(lanes_.chosen(*peer_), 1u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 1u);
     EXPECT_EQ(world_.counters.lanes_migrated, 1u);
     EXPECT_TRUE(posts(1).empty());
     EXPECT_TRUE(write());
@@ -119,7 +120,7 @@ TEST_F(Migration, DoesNotWaitForTransfersForEver) {
     ASSERT_EQ(posts(0).size(), 1u);
     complete_first(0);
     migrations_.advance();
-    EXPECT_EQ(lanes_.chosen(*peer_), 1u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 1u);
 }
 
 TEST_F(Migration, WaitsForEachCompletionThatTheRingExpects) {
@@ -138,7 +139,7 @@ TEST_F(Migration, WaitsForEachCompletionThatTheRingExpects) {
     complete_first(0);
     migrations_.advance();
     EXPECT_FALSE(migrations_.active());
-    EXPECT_EQ(lanes_.chosen(*peer_), 1u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 1u);
 }
 
 TEST_F(Migration, BeginsOnlyWhereItCanEnd) {
@@ -177,7 +178,7 @@ TEST_F(Migration, TheOldLaneIsKeptIfTheNewPathGoesDownMeanwhile) {
     second_.port = PortState::down;
     migrations_.advance();
     EXPECT_FALSE(migrations_.active());
-    EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 0u);
     EXPECT_EQ(world_.counters.lanes_migrated, 0u);
     EXPECT_TRUE(write());
     EXPECT_EQ(posts(0).size(), 1u);
@@ -198,7 +199,7 @@ TEST_F(Migration, AQueuePairThatHasFailedEndsIt) {
     pair_of(*peer_, 0).answer = Status::error(Reason::bad_state);
     migrations_.advance();
     EXPECT_FALSE(migrations_.active());
-    EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 0u);
 }
 
 TEST_F(Migration, AnEmptyWriteThatFindsNoRoomIsPostedLater) {
@@ -219,7 +220,7 @@ TEST_F(Migration, WithoutARingOnlyTheCreditMoves) {
     migrations_.advance();
     complete_first(0);
     migrations_.advance();
-    EXPECT_EQ(lanes_.chosen(*peer_), 1u);
+    EXPECT_EQ(lanes_.get_or_choose(*peer_), 1u);
 }
 
 } // namespace

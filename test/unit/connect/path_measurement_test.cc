@@ -29,7 +29,7 @@ protected:
         peer_->out.ring = std::make_unique<RingWriter>(
             world_.first, *peer_->lanes.subchannels[0].qp, target,
             static_cast<const std::uint64_t*>(peer_->in.ring_memory->address()), 0);
-        EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+        EXPECT_EQ(lanes_.get_or_choose(*peer_), 0u);
         measurement_.add(*peer_);
         world_.clock.advance(1s);
     }

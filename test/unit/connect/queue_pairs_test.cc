@@ -194,7 +194,7 @@ TEST_F(Pairs, ThroughRdmaCmTheConnectBeginsWithTheTokenAndIsRepeatedMoreSlowly) 
     EXPECT_TRUE(pairs.needs_cm_connect(*peer_, subchannel));
     EXPECT_FALSE(pairs.needs_cm_connect(*peer_, peer_->lanes.subchannels[1]));
     EXPECT_FALSE(pairs.needs_cm_connect(*idle_peer(9), subchannel)); // the loopback
-    peer_->connection.cm_connect.asks = true;
+    peer_->connection.cm_connect.initiates = true;
     peer_->connection.cm_connect.token[4] = std::byte{42};
     Nanoseconds until = 1s;
     for (std::uint32_t failures = 0; failures < 7; ++failures) {
@@ -206,7 +206,7 @@ TEST_F(Pairs, ThroughRdmaCmTheConnectBeginsWithTheTokenAndIsRepeatedMoreSlowly) 
     EXPECT_EQ(subchannel.cm_connect.step, CmConnectStep::under_way);
     EXPECT_EQ(subchannel.cm_connect.remote_qp, 77u);
     ASSERT_EQ(made(*peer_, 0).tries.size(), 7u);
-    EXPECT_TRUE(made(*peer_, 0).tries[0].asks);
+    EXPECT_TRUE(made(*peer_, 0).tries[0].initiates);
     EXPECT_EQ(made(*peer_, 0).tries[0].token[4], std::byte{42});
     EXPECT_EQ(made(*peer_, 0).states, std::vector{QpState::init});
     pairs.drop(*peer_, subchannel);

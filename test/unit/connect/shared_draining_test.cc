@@ -29,7 +29,7 @@ protected:
                 initiators_[i], std::make_shared<RecordingPair>(i + 11),
                 peer_->connection.quiet_work);
         }
-        EXPECT_EQ(lanes_.chosen(*peer_), 0u);
+        EXPECT_EQ(lanes_.get_or_choose(*peer_), 0u);
     }
 
     void post(std::size_t subchannel) {

@@ -37,7 +37,7 @@ protected:
                                .units = 64};
         mapping_.guarded = true;
         peer_->out.ring = std::make_unique<RingWriter>(rail_, mapping_, lines, &consumed_, 0);
-        ASSERT_TRUE(peer_->out.ring->usable());
+        ASSERT_TRUE(peer_->out.ring->prepare());
         ASSERT_TRUE(peer_->out.ring->stores());
     }
     std::uint64_t stored() const {

@@ -177,7 +177,7 @@ TEST_F(DeparturesTest, AnAnswerOnItsWayThroughTheRingIsAwaited) {
         rail, qp,
         RingTarget{.address = reinterpret_cast<std::uintptr_t>(lines.address()), .units = 64},
         &consumed, 0);
-    ASSERT_TRUE(peer_.out.ring->usable());
+    ASSERT_TRUE(peer_.out.ring->prepare());
     peer_.out.ring_capacity = peer_.out.ring->most();
     MessageHeader answer;
     answer.type = MessageType::disconnect;

@@ -351,7 +351,8 @@ TEST_F(CoreThreads, OneSidedOperationsNowAndStarted) {
                 EXPECT_EQ(code, OPAL_COMMON_ADAPTIB_AGAIN);
             }
             SharedRequest request;
-            return request.started(opal_common_adaptib_start(core_, self_, &what, &request.user)) &&
+            return request.started(
+                       opal_common_adaptib_rma_start(core_, self_, &what, &request.user)) &&
                    wait(request) && request.user.status == OPAL_COMMON_ADAPTIB_SUCCESS;
         };
         const std::size_t mine = kSlot * static_cast<std::size_t>(me + 1);

@@ -82,7 +82,7 @@ protected:
         TestRequest request;
         const opal_common_adaptib_one_sided_t what{kind,    local_, nullptr, address,
                                                    &remote, bytes,  operand, compare};
-        const int code = opal_common_adaptib_start(core_, self_, &what, &request.user);
+        const int code = opal_common_adaptib_rma_start(core_, self_, &what, &request.user);
         for (int pass = 0; code == OPAL_COMMON_ADAPTIB_SUCCESS && !request.done; ++pass) {
             opal_common_adaptib_progress(core_);
             if (pass == 1000000) {

@@ -15,23 +15,23 @@
 namespace adaptib::test {
 namespace {
 
-constexpr std::uint8_t kLine = WaitingTransfers::kLine;
+constexpr std::uint8_t kInOrder = WaitingTransfers::kInOrder;
 
 TEST(WaitingTransfers, ListsKeepTheirOrder) {
     WaitingTransfers waiting;
     std::array<WaitingTransfer, 3> transfers;
     EXPECT_TRUE(waiting.empty());
-    waiting.add(transfers[0], kLine);
-    waiting.add(transfers[1], kLine);
-    waiting.add_first(transfers[2], kLine);
+    waiting.add(transfers[0], kInOrder);
+    waiting.add(transfers[1], kInOrder);
+    waiting.add_first(transfers[2], kInOrder);
     EXPECT_FALSE(waiting.empty());
-    EXPECT_EQ(waiting.size(kLine), 3u);
+    EXPECT_EQ(waiting.size(kInOrder), 3u);
     for (const std::size_t expected : {2, 0, 1}) {
-        ASSERT_EQ(waiting.first(kLine), &transfers[expected]);
+        ASSERT_EQ(waiting.first(kInOrder), &transfers[expected]);
         waiting.remove(transfers[expected]);
         EXPECT_FALSE(transfers[expected].waits());
     }
-    EXPECT_EQ(waiting.first(kLine), nullptr);
+    EXPECT_EQ(waiting.first(kInOrder), nullptr);
     EXPECT_TRUE(waiting.empty());
 }
 
@@ -66,7 +66,7 @@ TEST(WaitingTransfers, EachIsVisitedOnceAndMayBeRemoved) {
     WaitingTransfers waiting;
     std::array<WaitingTransfer, 20> transfers;
     for (std::size_t i = 0; i < transfers.size(); ++i) {
-        waiting.add(transfers[i], i % 4 == 3 ? kLine : i % 4);
+        waiting.add(transfers[i], i % 4 == 3 ? kInOrder : i % 4);
     }
     std::set<const WaitingTransfer*> visited;
     waiting.for_each([&](WaitingTransfer& each) {

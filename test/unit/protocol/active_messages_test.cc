@@ -38,7 +38,7 @@ class Active : public testing::Test,
 protected:
     Active() {
         peer->session.state = ConnectState::open;
-        peer->out.try_send_active_max = kTryMost;
+        peer->out.try_send_active_below = kTryMost + 1;
         use(*ring);
         listen(receiver);
     }
@@ -179,11 +179,11 @@ TEST_F(Active, TheFastPathRefusesWhatMayNotGoNow) {
 }
 
 TEST_F(Active, OnlyLongMessagesOfPeersThatLearnAreTimed) {
-    const Payload payload = payload_of(2, CopyChoice::kTimedFrom);
-    peer->out.ring_capacity = 2 * CopyChoice::kTimedFrom;
+    const Payload payload = payload_of(2, EagerLimit::kTimedFrom);
+    peer->out.ring_capacity = 2 * EagerLimit::kTimedFrom;
     EXPECT_FALSE(sender.send_timed(*peer, 1, payload.data(), payload.size(), nullptr, 0));
-    peer->flow.copy_choice =
-        std::make_unique<CopyChoice>(CopyCosts{}, CopyChoice::kTimedFrom, kMost);
+    peer->flow.learnt_limit =
+        std::make_unique<EagerLimit>(CopyCosts{}, EagerLimit::kTimedFrom, kMost);
     peer->flow.stream_choices = std::make_unique<StreamChoices>();
     EXPECT_FALSE(sender.send_timed(*peer, 1, payload.data(), payload.size() - 1, nullptr, 0));
     EXPECT_FALSE(sender.send_timed(*peer, 1, payload.data(), kMost, payload.data(), 1));

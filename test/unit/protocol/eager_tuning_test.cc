@@ -25,7 +25,7 @@ protected:
     void begin(Nanoseconds single) {
         CopyCosts costs;
         costs.single.fill(single);
-        peer.flow.copy_choice = std::make_unique<CopyChoice>(costs, kStart, kMost);
+        peer.flow.learnt_limit = std::make_unique<EagerLimit>(costs, kStart, kMost);
         peer.flow.stream_choices = std::make_unique<StreamChoices>();
         peer.flow.eager_limit = kStart;
     }
@@ -110,7 +110,7 @@ TEST_F(Tuning, AThirdMessageIsAStream) {
     answer();
     EXPECT_FALSE(send(kLong)) << "it is over";
     EXPECT_FALSE(send(kLong));
-    ++peer.flow.finishes; // as a FIN is, which says only that a message was fetched
+    ++peer.flow.fins_received; // as a FIN is, which says only that a message was fetched
     answer();
     EXPECT_TRUE(send(kLong));
 }

@@ -48,8 +48,8 @@ TEST_F(Sends, AShortMessageIsOutWithinTheCall) {
 
 TEST_F(Sends, TheFastPathSendsTheSameMessageWithoutARequest) {
     ASSERT_TRUE(RingSends::try_send(*peer, kEnvelope, to_send(100)));
-    ASSERT_TRUE(RingSends::put_in_ring(*peer, kEnvelope.context, kEnvelope.source, kEnvelope.tag,
-                                       data.data(), 100));
+    ASSERT_TRUE(RingSends::copy_into_ring(*peer, kEnvelope.context, kEnvelope.source, kEnvelope.tag,
+                                          data.data(), 100));
     ASSERT_TRUE(send(100).ok());
     const std::vector<Message> taken = take();
     ASSERT_EQ(taken.size(), 3u);

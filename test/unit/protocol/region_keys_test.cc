@@ -110,7 +110,7 @@ TEST(RegionKeys, AreFoundOnceThereIsAConnection) {
     with.operation.remote_address = kBase + kBytes;
     EXPECT_TRUE(with.find());
     EXPECT_EQ(with.asked.length, 0u);
-    RmaOperation rma;
+    TransferPlan rma;
     rma.describe(with.operation, Opcode::read);
     with.peer().session.state = ConnectState::open;
     with.found = 78;
@@ -126,7 +126,7 @@ TEST(RegionKeys, ARefusalIsReportedOncePerPeer) {
     Case with(true);
     with.found = 0;
     for (int i = 0; i < 2; ++i) {
-        RmaOperation rma;
+        TransferPlan rma;
         rma.describe(with.operation, Opcode::read);
         EXPECT_FALSE(with.keys.find(with.peer(), rma));
         EXPECT_EQ(rma.status(), OPAL_COMMON_ADAPTIB_BAD_PARAM);

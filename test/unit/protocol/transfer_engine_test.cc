@@ -92,6 +92,43 @@ TEST_F(Engine, ATransferEndsWithItsLastStripe) {
     EXPECT_EQ(there.counters.rdma_write_bytes, kLength);
 }
 
+TEST_F(Engine, APlanOfOneStripeLiesInItsTransfer) {
+    CountedTransfer& one = started(Opcode::write);
+    EXPECT_EQ(one.rma.plan.size(), 1u);
+    EXPECT_TRUE(one.rma.plan.is_inline());
+    peer->lanes.scheduler = scheduler("even");
+    CountedTransfer& two = started(Opcode::write);
+    EXPECT_EQ(two.rma.plan.size(), 2u);
+    EXPECT_FALSE(two.rma.plan.is_inline());
+    complete_all();
+}
+
+TEST_F(Engine, AShortTransferTakesTheControlLane) {
+    peer->lanes.scheduler = scheduler("even");
+    CountedTransfer* last = nullptr;
+    for (int i = 0; i < 3; ++i) {
+        last = &make(Opcode::write);
+        last->rma.length = 8;
+        engine.start_transfer(*last);
+        ASSERT_EQ(posted(), 1u);
+        EXPECT_EQ(used(), peer->lanes.scheduler->control_lane());
+        EXPECT_EQ(last->rma.rounds, 1u);
+        complete_all();
+        EXPECT_EQ(last->ended, 1);
+    }
+    // It takes the path that is left if the control lane's is gone.
+    const std::uint32_t gone = peer->lanes.scheduler->control_lane();
+    std::unique_ptr<QueuePair> kept = std::move(peer->lanes.subchannels[gone].qp);
+    last = &make(Opcode::write);
+    last->rma.length = 8;
+    engine.start_transfer(*last);
+    EXPECT_EQ(qp(1 - gone).taken.size(), 1u);
+    EXPECT_NE(peer->lanes.scheduler->control_lane(), gone);
+    complete(1 - gone);
+    EXPECT_EQ(last->ended, 1);
+    peer->lanes.subchannels[gone].qp = std::move(kept);
+}
+
 TEST_F(Engine, ACompletionNamesItsStripe) {
     constexpr std::size_t kStripes = kWorkNumbers + 1000; // the numbers begin again
     peer->lanes.scheduler = scheduler("adaptive");

@@ -196,7 +196,7 @@ public:
         const RingTarget lines{.address = reinterpret_cast<std::uintptr_t>(ring_.address()),
                                .units = kUnits};
         there->out.ring = std::make_unique<RingWriter>(rail, initiators_qp(), lines, &credit_, 0);
-        EXPECT_TRUE(there->out.ring->usable());
+        EXPECT_TRUE(there->out.ring->prepare());
         there->out.ring_capacity = there->out.ring->most();
     }
 

@@ -89,7 +89,7 @@ std::vector<SubchannelStats> three() {
     return up;
 }
 
-std::string text_of(const std::vector<Stripe>& plan) {
+std::string text_of(const StripePlan& plan) {
     std::string text;
     Bytes covered = 0;
     for (const Stripe& stripe : plan) {
@@ -112,7 +112,7 @@ TEST(Boundaries, EveryPolicyAtEveryLength) {
             options.min_stripe = kMinStripe;
             const auto scheduler = make_scheduler(options);
             ASSERT_NE(scheduler, nullptr);
-            std::vector<Stripe> plan;
+            StripePlan plan;
             scheduler->plan({kLengths[i], OpKind::blocking, Direction::write}, three(), plan);
             EXPECT_EQ(text_of(plan), row.plans[i])
                 << row.multiplexing << ", " << row.striping << ", " << kLengths[i] << " bytes";
@@ -181,8 +181,7 @@ std::vector<SubchannelStats> draw_paths(Random& random) {
 }
 
 // Checks that a plan covers each byte once, over paths that are up, without empty stripes.
-void expect_good(const std::vector<Stripe>& plan, Bytes length,
-                 const std::vector<SubchannelStats>& up) {
+void expect_good(const StripePlan& plan, Bytes length, const std::vector<SubchannelStats>& up) {
     Bytes covered = 0;
     for (const Stripe& stripe : plan) {
         const auto path = std::find_if(up.begin(), up.end(), [&](const SubchannelStats& stats) {
@@ -223,7 +222,7 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
                 const Bytes round = scheduler->round(transfer, up);
                 ASSERT_GT(round, 0u);
                 ASSERT_LE(round, transfer.length);
-                std::vector<Stripe> plan;
+                StripePlan plan;
                 scheduler->plan(transfer, up, plan);
                 ASSERT_NO_FATAL_FAILURE(expect_good(plan, transfer.length, up));
                 std::vector<StripeTime> times;
@@ -259,7 +258,7 @@ TEST(Properties, NoWeightBecomesZero) {
         options.bss_batch = 3;
         const auto scheduler = make_scheduler(options);
         const std::vector<SubchannelStats> up = three();
-        std::vector<Stripe> plan;
+        StripePlan plan;
         for (int i = 0; i < 100; ++i) {
             scheduler->plan({kMiB, OpKind::blocking, Direction::read}, up, plan);
             const std::vector<StripeTime> times{{0, 1000, 1e-6}, {1, 1000, 1e30}, {2, 0, 1e-6}};
@@ -293,7 +292,7 @@ TEST(Properties, LearningFindsTheTrueRatioUnderNoise) {
         constexpr int kFirst = 100;
         constexpr int kCounted = 400;
         for (int i = 0; i < kFirst + kCounted; ++i) {
-            std::vector<Stripe> plan;
+            StripePlan plan;
             scheduler->plan({4 * kMiB, OpKind::blocking, Direction::read}, up, plan);
             std::vector<StripeTime> times;
             for (const Stripe& stripe : plan) {

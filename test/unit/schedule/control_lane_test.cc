@@ -136,13 +136,13 @@ protected:
         scheduler_ = make_scheduler(options);
     }
     std::uint32_t control_lane() {
-        std::vector<Stripe> plan;
+        StripePlan plan;
         scheduler_->plan({1000, OpKind::blocking, Direction::read}, scene_.up, plan);
-        return plan.at(0).subchannel;
+        return plan.front().subchannel;
     }
     // Learns from a long transfer, of which rail 0 carried a byte a second, and rail 1 `ratio`.
     void learn(double ratio) {
-        std::vector<Stripe> plan;
+        StripePlan plan;
         scheduler_->plan({kMiB, OpKind::blocking, Direction::read}, scene_.up, plan);
         std::vector<StripeTime> times;
         for (const Stripe& stripe : plan) {
@@ -180,6 +180,22 @@ TEST_F(Migrating, AtOnceForAConnectionThatBegins) {
     EXPECT_EQ(scheduler_->choose_control_lane(scene_.up), 1u);
     EXPECT_EQ(control_lane(), 1u);
     EXPECT_EQ(scheduler_->control_lane(), 1u);
+}
+
+TEST_F(Migrating, AShortTransferTakesTheControlLaneUnlessPlanHasSomethingNewToLookAt) {
+    constexpr std::uint64_t kBoth = 3;
+    EXPECT_FALSE(scheduler_->takes_control_lane(8, kBoth)); // it has looked at no subchannels yet
+    control_lane();
+    EXPECT_TRUE(scheduler_->takes_control_lane(8, kBoth));
+    EXPECT_TRUE(scheduler_->takes_control_lane(kLeastSpread - 1, kBoth));
+    EXPECT_FALSE(scheduler_->takes_control_lane(kLeastSpread, kBoth));
+    EXPECT_FALSE(scheduler_->takes_control_lane(8, 1));
+    while (scheduler_->lessons() < Scheduler::kNews) {
+        learn(4);
+    }
+    EXPECT_FALSE(scheduler_->takes_control_lane(8, kBoth));
+    control_lane();
+    EXPECT_TRUE(scheduler_->takes_control_lane(8, kBoth));
 }
 
 // A control lane is named by its number in the route, not by its place among the paths that are up.

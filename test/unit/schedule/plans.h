@@ -22,7 +22,7 @@ inline std::ostream& operator<<(std::ostream& out, const Stripe& s) {
     return out << s.subchannel << ": " << s.offset << "+" << s.length;
 }
 
-using Plan = std::vector<Stripe>;
+using Plan = StripePlan;
 
 inline constexpr Bytes kMaxLength = Bytes{1} << 56;
 inline constexpr Bytes kLong = 1'000'000; // every policy that stripes cuts this length

@@ -30,7 +30,7 @@ protected:
         }
         rest(*ranks, 10ms);
         EXPECT_EQ(ranks->peer(1, 0)->session.state == ConnectState::open, GetParam());
-        EXPECT_EQ(left(1), Core::Left::nothing);
+        EXPECT_EQ(unsent(1), Core::Unsent::none);
     }
     void send_disconnect(std::size_t rank) {
         ranks->core(rank).protocol().disconnects().release(*ranks->peer(rank, 1 - rank));
@@ -38,10 +38,10 @@ protected:
     }
 
     // Asks, waits, and asks again: the first call sends a message behind those that it is about.
-    Core::Left left(std::size_t rank) {
-        ranks->core(rank).left();
+    Core::Unsent unsent(std::size_t rank) {
+        ranks->core(rank).unsent();
         rest(*ranks, 1ms);
-        return ranks->core(rank).left();
+        return ranks->core(rank).unsent();
     }
 
     std::unique_ptr<Ranks> ranks;
@@ -53,22 +53,22 @@ TEST_P(Ending, WhoSentDisconnectMayBeGone) {
     ASSERT_TRUE(ranks->run_until([&] { return peer.ending.disconnect_received; }, 100ms));
     ranks->kill(0);
     send_disconnect(1);
-    EXPECT_EQ(left(1), Core::Left::last_words);
+    EXPECT_EQ(unsent(1), Core::Unsent::last_words);
 }
 
 TEST_P(Ending, WhoDidNotIsWaitedFor) {
     ranks->kill(0);
     Message message(1, 0, 100);
     message.start(*ranks);
-    EXPECT_EQ(left(1), Core::Left::owed);
+    EXPECT_EQ(unsent(1), Core::Unsent::data);
 }
 
 TEST_P(Ending, BothGoWhenBothAreThrough) {
     send_disconnect(0);
     send_disconnect(1);
     rest(*ranks, 50ms);
-    EXPECT_EQ(left(0), Core::Left::nothing);
-    EXPECT_EQ(left(1), Core::Left::nothing);
+    EXPECT_EQ(unsent(0), Core::Unsent::none);
+    EXPECT_EQ(unsent(1), Core::Unsent::none);
     EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::idle);
     EXPECT_EQ(ranks->peer(1, 0)->session.state, ConnectState::idle);
 }

@@ -47,12 +47,12 @@ protected:
             ASSERT_EQ(pairs_[i]->modify(attributes(QpState::init, rail(i)), kRcInit), kOk);
         }
     }
-    Status cm_connect(std::size_t index, bool asks, std::uint32_t path = 0) {
+    Status cm_connect(std::size_t index, bool initiates, std::uint32_t path = 0) {
         QpAttributes a = attributes(QpState::ready_to_send, rail(1 - index));
         a.path = rail(index).path_to(rail(1 - index).address(), path);
         a.remote_qp = pairs_[1 - index]->number();
         CmConnectParams params;
-        params.asks = asks;
+        params.initiates = initiates;
         params.token = token_;
         return pairs_[index]->cm_connect(a, kCmConnectRequired, params);
     }

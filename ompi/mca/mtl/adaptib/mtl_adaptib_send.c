@@ -116,6 +116,7 @@ int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communi
     send.stream.layout = NULL;
     rc = start(comm, dest, tag, convertor, core_mode_of(mode, refused), true, &send.stream,
                &send.core);
+    /* SUCCESS: started, the rare case; COMPLETE: already done. */
     if (OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
         ompi_mtl_adaptib_stream_end(&send.stream);
         return OPAL_LIKELY(OPAL_COMMON_ADAPTIB_COMPLETE == rc)

@@ -58,15 +58,14 @@ static inline bool is_contiguous(const ompi_datatype_t *datatype, size_t count)
                        && (1 == count || 0 != (flags & OPAL_DATATYPE_FLAG_NO_GAPS)));
 }
 
-static inline void *place_of(const void *buf, const ompi_datatype_t *datatype, size_t bytes)
+static inline void *data_address(const void *buf, const ompi_datatype_t *datatype, size_t bytes)
 {
     return ompi_mtl_adaptib_base((char *) buf + datatype->super.true_lb, bytes);
 }
 
-static inline __opal_attribute_always_inline__ bool sent(const void *buf, size_t count,
-                                                         ompi_datatype_t *datatype, int dst,
-                                                         int tag, mca_pml_base_send_mode_t mode,
-                                                         ompi_communicator_t *comm)
+static inline __opal_attribute_always_inline__ bool
+try_send_contiguous(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
     const size_t bytes = count * datatype->super.size;
 
@@ -74,14 +73,14 @@ static inline __opal_attribute_always_inline__ bool sent(const void *buf, size_t
                       || MCA_PML_BASE_SEND_BUFFERED == mode)) {
         return false;
     }
-    return ompi_mtl_adaptib_try_send(comm, dst, tag, place_of(buf, datatype, bytes), bytes);
+    return ompi_mtl_adaptib_try_send(comm, dst, tag, data_address(buf, datatype, bytes), bytes);
 }
 
 static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                           int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                           ompi_request_t **request)
 {
-    if (OPAL_LIKELY(sent(buf, count, datatype, dst, tag, mode, comm))) {
+    if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, comm))) {
         *request = &ompi_request_empty;
         return OMPI_SUCCESS;
     }
@@ -91,7 +90,7 @@ static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *dataty
 static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
-    if (OPAL_LIKELY(sent(buf, count, datatype, dst, tag, mode, comm))) {
+    if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, comm))) {
         return OMPI_SUCCESS;
     }
     return shortcut.pml.pml_send(buf, count, datatype, dst, tag, mode, comm);
@@ -307,8 +306,8 @@ static inline int start(receive_t *receive, void *buf, size_t count, ompi_dataty
 {
     const size_t bytes = count * datatype->super.size;
 
-    return ompi_mtl_adaptib_recv_contig(comm, src, tag, way, place_of(buf, datatype, bytes), bytes,
-                                        &receive->core);
+    return ompi_mtl_adaptib_recv_contig(comm, src, tag, way, data_address(buf, datatype, bytes),
+                                        bytes, &receive->core);
 }
 
 /* Handles a receive that was not merely started: its message was there, or it failed. */

@@ -14,8 +14,8 @@
 /* Open MPI exports it, but not in each of its builds. */
 #pragma weak ompi_comm_assert_subscribe
 
-/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, and a bit if it is
- * spread. */
+/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, and a bit if it
+ * is spread. */
 enum {
     SPREAD = 1,
     KEY_SHIFT = 1

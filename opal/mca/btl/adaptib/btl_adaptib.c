@@ -106,16 +106,16 @@ static void endpoint_leave(mca_btl_base_endpoint_t *endpoint)
     endpoint->peer = NULL;
     endpoint->proc = NULL;
     endpoint->failed = true;
-    endpoint->next = mca_btl_adaptib.left;
-    mca_btl_adaptib.left = endpoint;
+    endpoint->next = mca_btl_adaptib.retired;
+    mca_btl_adaptib.retired = endpoint;
 }
 
 static void endpoints_free(void)
 {
-    while (NULL != mca_btl_adaptib.left) {
-        mca_btl_base_endpoint_t *endpoint = mca_btl_adaptib.left;
+    while (NULL != mca_btl_adaptib.retired) {
+        mca_btl_base_endpoint_t *endpoint = mca_btl_adaptib.retired;
 
-        mca_btl_adaptib.left = endpoint->next;
+        mca_btl_adaptib.retired = endpoint->next;
         free(endpoint);
     }
 }

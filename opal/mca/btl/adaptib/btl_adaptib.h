@@ -50,7 +50,7 @@ typedef struct {
     opal_free_list_t operations; /* one-sided operations under way */
     opal_free_list_t memory;     /* registrations */
     /* Endpoints of deleted processes, kept because operations still under way name them. */
-    struct mca_btl_base_endpoint_t *left;
+    struct mca_btl_base_endpoint_t *retired;
     size_t eager_bytes;
     /* The core's size that btl_eager_limit follows, without headers; NULL: the user has set it. */
     const size_t *limit;
@@ -63,7 +63,7 @@ struct mca_btl_base_endpoint_t {
     bool used;   /* has carried traffic, so the core's messages are shown to the user */
     bool failed; /* Open MPI has been told that it cannot be reached */
     opal_proc_t *proc;
-    struct mca_btl_base_endpoint_t *next; /* in the module's `left` */
+    struct mca_btl_base_endpoint_t *next; /* in the module's `retired` */
 };
 
 extern mca_btl_adaptib_module_t mca_btl_adaptib;

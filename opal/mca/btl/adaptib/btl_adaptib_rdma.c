@@ -65,7 +65,8 @@ static __opal_attribute_noinline__ int start(mca_btl_base_endpoint_t *endpoint,
     operation->local_address = what->local;
     operation->local_handle = local_handle;
     operation->core.complete = operation_complete;
-    rc = opal_common_adaptib_start(mca_btl_adaptib.core, endpoint->peer, what, &operation->core);
+    rc =
+        opal_common_adaptib_rma_start(mca_btl_adaptib.core, endpoint->peer, what, &operation->core);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         return OPAL_SUCCESS;
     }

@@ -22,7 +22,7 @@ typedef struct opal_common_adaptib_region opal_common_adaptib_region_t;
 typedef struct {
     uint64_t base;
     uint64_t bytes;
-    uint32_t keys[8];
+    uint32_t keys[8]; /* by rail of the target (kMaxRails) */
     uint32_t key_count;
     uint32_t access;
 } opal_common_adaptib_remote_t;
@@ -71,7 +71,7 @@ typedef struct {
 } opal_common_adaptib_one_sided_t;
 
 /* Tries to finish the operation inside the call. Returns COMPLETE, or AGAIN if the caller must use
- * opal_common_adaptib_start (also for invalid operations, whose error start reports). */
+ * opal_common_adaptib_rma_start (also for invalid operations: that call reports why). */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
     opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
     const opal_common_adaptib_one_sided_t* operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
@@ -84,9 +84,9 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
  * @retval ERROR      nothing can be registered, not even a block to copy through; a message was
  *                    given */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                          const opal_common_adaptib_one_sided_t* operation,
-                          opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_rma_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                              const opal_common_adaptib_one_sided_t* operation,
+                              opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Marks for a flush, which waits for the one-sided operations that are started and not complete,
  * however many others follow: the caller takes a mark (0: there are none), and makes progress until

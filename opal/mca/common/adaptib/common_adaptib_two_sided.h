@@ -41,7 +41,7 @@ typedef enum {
 } opal_common_adaptib_op_kind_t;
 
 /* @retval SUCCESS   started; request->complete will be called
- * @retval COMPLETE  done, request->complete will not be called
+ * @retval COMPLETE  ended, see request->status; request->complete will not be called
  * @retval (< 0)     not started */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,

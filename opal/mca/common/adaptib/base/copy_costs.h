@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CopyCosts: time that this host takes to copy a message, by a system call and by the processor.
 //
-// Purpose: fabric/shm/copy_costs.h measures the costs once; schedule/copy_choice.h uses them to
+// Purpose: fabric/shm/copy_costs.h measures the costs once; schedule/eager_limit.h uses them to
 // choose between copying once (system call) and twice (through the ring).
 // May touch: base/ only.
 #pragma once

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stripe: the part of one transfer that one subchannel carries; a schedule is a list of stripes.
+// Stripe: the part of one transfer that one subchannel carries; a plan is a list of stripes.
 // May touch: base/ only.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
+#include "base/inline_vector.h"
 #include "base/units.h"
 
 namespace adaptib {
@@ -15,6 +16,9 @@ struct Stripe {
     Bytes offset = 0;
     Bytes length = 0;
 };
+
+// Stripes of a transfer. Most transfers have one, and need no allocation for it.
+using StripePlan = InlineVector<Stripe, 1>;
 
 // Reads and writes load opposite directions of a link.
 enum class Direction : std::uint8_t { read, write };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The wire format: what crosses a fabric, byte by byte. Writers and readers share this file.
 //
-// A message is a MessageHeader, a body that its type defines, and for eager messages the payload.
+// A message is a MessageHeader, a body that its type defines, and, for some types, a payload.
 //
 //     ring record      | header 24 | body+payload, `length` bytes | pad | (tail 8) |  32-byte units
 //                      | first word 8 | payload |    compact record (channel/ring_layout.h)
@@ -91,9 +91,11 @@ struct alignas(8) MessageHeader {
     MessageType type = MessageType::none;
     std::uint8_t flags = 0;
     std::uint16_t magic = kHeaderMagic;
-    std::uint32_t length = 0;   // bytes of body and payload that follow
-    std::uint32_t sequence = 0; // the peer's sequence number (PSN of the dissertation, 4.2.2)
-    std::uint32_t context = 0;  // with source and tag the envelope, of eager* and rendezvous
+    std::uint32_t length = 0; // bytes of body and payload that follow
+    // Number of this message among those of its sender to its receiver (PSN of the dissertation,
+    // 4.2.2).
+    std::uint32_t sequence = 0;
+    std::uint32_t context = 0; // with source and tag the envelope, of eager* and rendezvous
     std::int32_t source = 0;
     std::int32_t tag = 0;
 
@@ -201,8 +203,8 @@ struct FragmentBody {
 };
 
 // A target-assisted put, get or atomic. The target does nothing if the initiator has withdrawn the
-// offer in its answer slot (channel/ring_memory.h). Access is checked as if it came over the
-// fabric.
+// offer in its answer slot (channel/ring_memory.h). The target checks key, range and rights as an
+// adapter would.
 struct OperateBody {
     std::uint64_t number;         // of the initiator's offers to this peer
     std::uint64_t remote_address; // in the target's memory
@@ -214,7 +216,7 @@ struct OperateBody {
 
 // Cooperative copy (protocol/intranode/cooperative_copy.cc): the sender of this message reads the
 // data from the receiver's memory, or writes it there, and both ends take part in the copy. The
-// receiver does nothing if the offer is over. Access is checked as if it came over the fabric.
+// receiver does nothing if the offer is over. It checks key, range and rights as an adapter would.
 struct CooperativeCopyBody {
     std::uint64_t number; // of the sender's offers to this peer, 1..SharedWork::kNumbers
     std::uint64_t theirs; // address in the receiver's memory
@@ -277,9 +279,11 @@ struct ConnectBody {
     std::uint32_t ring_bytes;       // 0: no ring is offered
     // Request: the sender's attempt whose connection it has fenced and now replaces; 0: none.
     std::uint32_t replaces;
-    std::uint32_t expected;       // sequence number of the next message that the sender expects
-    std::uint64_t ring_address;   // where the other side writes its messages
-    std::uint64_t credit_address; // where the other side writes what it has consumed of ours
+    std::uint32_t expected;     // sequence number of the next message that the sender expects
+    std::uint64_t ring_address; // where the other side writes its messages
+    // Address where the other side writes how much of our messages it has consumed: its count, in
+    // units.
+    std::uint64_t credit_address;
     // Key of the sender's DC targets, if the connection uses shared (dynamically connected) queue
     // pairs; 0: it has queue pairs of its own.
     std::uint64_t access_key;

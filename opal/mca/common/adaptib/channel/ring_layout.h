@@ -15,11 +15,11 @@
 // Only posted messages have a tail word, and only some of these have a count: how much of the ring
 // in the other direction their sender has consumed. Nothing is written behind the tail word.
 //
-// A short active message that is stored is compact (`compact`): it carries only the first word of
-// the header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14 bytes,
-// share a cache line. The sequence number of a compact message is one more than that of the message
-// before it in the ring (a message whose number is not has a whole header); the word holds its low
-// 16 bits:
+// A short active message that is stored is compact (RingFormat::compact): it carries only the first
+// word of the header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14
+// bytes, share a cache line. The sequence number of a compact message is one more than that of the
+// message before it in the ring (a message whose number is not has a whole header); the word holds
+// its low 16 bits:
 //
 //     type 8 | flags 8 | magic 16 | length 16 | number 16
 //
@@ -38,10 +38,10 @@
 //      a header is never zero). As a rule these words are zero in all units that hold no part of an
 //      unconsumed message: the reader zeroes them as it consumes. But a store into a line that was
 //      only read makes the processors talk once more. So a long stored message has a third magic
-//      number and is retained (`retained`): the reader zeroes only its first word, or one word in
-//      each of its cache lines (RingHabits::dirties), maybe a little later (defer_release). Until
-//      the writer overwrites a retained message, it zeroes the words that must be zero, a few units
-//      ahead.
+//      number and is retained (kRetainedMagic): the reader zeroes only its first word, or one word
+//      in each of its cache lines (RingHabits::dirties), maybe a little later (defer_release).
+//      Until the writer overwrites a retained message, it zeroes the words that must be zero, a few
+//      units ahead.
 //   2. A writer that stores directly stores the first word of the header last, with release order:
 //      a visible message is complete. A posted message becomes visible in address order (an
 //      adapter, kPublish), maybe byte by byte (soft-RoCE). So it has another magic number and ends
@@ -88,7 +88,7 @@ constexpr Bytes kRetainedFrom = 768;                       // bytes of body and 
 constexpr std::uint32_t kShortLap = 256;                   // units: 8 KiB
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
 
-enum class RingWay : std::uint8_t {
+enum class RingFormat : std::uint8_t {
     stored,
     posted,
     counted, // posted with a count
@@ -99,32 +99,33 @@ enum class RingWay : std::uint8_t {
 constexpr std::uint32_t kBeforeFirst = 0xffffffff;
 
 // Offset of the body within a message.
-constexpr Bytes ring_body_at(Bytes length, RingWay way) {
-    if (way == RingWay::compact) {
+constexpr Bytes ring_body_at(Bytes length, RingFormat format) {
+    if (format == RingFormat::compact) {
         return sizeof(std::uint64_t);
     }
-    return way == RingWay::stored && length >= kRetainedFrom ? kRingUnit : sizeof(MessageHeader);
+    return format == RingFormat::stored && length >= kRetainedFrom ? kRingUnit
+                                                                   : sizeof(MessageHeader);
 }
 
 // Bytes from the beginning of a posted message to the end of its tail word.
-constexpr Bytes ring_posted_bytes(Bytes length, RingWay way) {
+constexpr Bytes ring_posted_bytes(Bytes length, RingFormat format) {
     constexpr Bytes kWord = sizeof(std::uint64_t);
     return round_up(length + sizeof(MessageHeader), kWord) +
-           (way == RingWay::counted ? 2 * kWord : kWord);
+           (format == RingFormat::counted ? 2 * kWord : kWord);
 }
 
-constexpr std::uint64_t ring_units_for(Bytes length, RingWay way) {
-    const bool posted = way == RingWay::posted || way == RingWay::counted;
+constexpr std::uint64_t ring_units_for(Bytes length, RingFormat format) {
+    const bool posted = format == RingFormat::posted || format == RingFormat::counted;
     const Bytes bytes =
-        posted ? ring_posted_bytes(length, way) : length + ring_body_at(length, way);
+        posted ? ring_posted_bytes(length, format) : length + ring_body_at(length, format);
     return (bytes + kRingUnit - 1) / kRingUnit;
 }
 
-constexpr RingWay ring_way_of(std::uint16_t magic) {
-    return magic == kCountedMagic   ? RingWay::counted
-           : magic == kTailedMagic  ? RingWay::posted
-           : magic == kCompactMagic ? RingWay::compact
-                                    : RingWay::stored;
+constexpr RingFormat ring_format_of(std::uint16_t magic) {
+    return magic == kCountedMagic   ? RingFormat::counted
+           : magic == kTailedMagic  ? RingFormat::posted
+           : magic == kCompactMagic ? RingFormat::compact
+                                    : RingFormat::stored;
 }
 
 // The first word of a compact message, and the fields in it.

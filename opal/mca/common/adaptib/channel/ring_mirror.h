@@ -72,7 +72,7 @@ public:
                 at += units_ - position;
                 continue;
             }
-            const std::uint64_t units = ring_units_for(header.length, ring_way_of(header.magic));
+            const std::uint64_t units = ring_units_for(header.length, ring_format_of(header.magic));
             if (units > produced - at || units > units_ - position) {
                 return false; // not the beginning of a message
             }

@@ -16,8 +16,8 @@ bool RingReader::begins(std::uint64_t head) {
 }
 
 // Returns true if the tail word is there: then the whole posted message is, and may be copied.
-bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way) {
-    std::byte* tail = at + ring_posted_bytes(length, way) - sizeof(std::uint64_t);
+bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingFormat format) {
+    std::byte* tail = at + ring_posted_bytes(length, format) - sizeof(std::uint64_t);
     const std::uint64_t found = load_ring_word(tail);
     std::uint32_t sequence = 0;
     std::memcpy(&sequence, at + offsetof(MessageHeader, sequence), sizeof sequence);
@@ -25,7 +25,7 @@ bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay 
         return false;
     }
     store_ring_word(tail, 0, std::memory_order_relaxed);
-    if (way == RingWay::counted) {
+    if (format == RingFormat::counted) {
         count_ = load_ring_word(tail - sizeof(std::uint64_t));
     }
     return true;
@@ -40,7 +40,8 @@ RingReader::Found RingReader::read_compact(std::uint64_t head, MessageHeader& he
     header.context = 0;
     header.source = 0;
     header.tag = 0;
-    const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::compact));
+    const auto units =
+        static_cast<std::uint32_t>(ring_units_for(header.length, RingFormat::compact));
     if (header.type != MessageType::active || header.length >= kRetainedFrom ||
         units > units_ - position_ || !ring_compact_is(head, header.sequence)) {
         return Found::garbage;
@@ -49,7 +50,7 @@ RingReader::Found RingReader::read_compact(std::uint64_t head, MessageHeader& he
     posted_ = false;
     current_ = units;
     taken_ = taken_by(head, units);
-    body = place() + ring_body_at(0, RingWay::compact);
+    body = place() + ring_body_at(0, RingFormat::compact);
     return Found::message;
 }
 
@@ -60,20 +61,20 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
         // Copies first: the peer must not change a checked value while it is used.
         copy_head(header, head);
         const std::uint16_t magic = ring_magic_of(head);
-        const RingWay way = ring_way_of(magic);
-        if (way == RingWay::compact) {
+        const RingFormat format = ring_format_of(magic);
+        if (format == RingFormat::compact) {
             return read_compact(head, header, body);
         }
-        const std::uint64_t units = ring_units_for(header.length, way);
+        const std::uint64_t units = ring_units_for(header.length, format);
         retained_ = magic == kRetainedMagic;
-        const bool known =
-            way == RingWay::stored ? magic == kHeaderMagic || retained_ : (head & kRingLast) == 0;
+        const bool known = format == RingFormat::stored ? magic == kHeaderMagic || retained_
+                                                        : (head & kRingLast) == 0;
         if (!known || units > units_ - position_) [[unlikely]] {
             return begins(head) ? Found::nothing : Found::garbage;
         }
-        posted_ = way != RingWay::stored;
+        posted_ = format != RingFormat::stored;
         if (posted_) [[unlikely]] {
-            if (!whole(at, head, header.length, way)) {
+            if (!whole(at, head, header.length, format)) {
                 return Found::nothing;
             }
             begun_ = 0;
@@ -82,7 +83,7 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
         if (header.type != MessageType::skip) [[likely]] {
             current_ = static_cast<std::uint32_t>(units);
             taken_ = taken_by(head, current_);
-            body = at + ring_body_at(header.length, way);
+            body = at + ring_body_at(header.length, format);
             return Found::message;
         }
         store_ring_word(at, 0, std::memory_order_relaxed);

@@ -78,7 +78,7 @@ public:
     [[gnu::always_inline]] bool take_short(std::uint64_t word, Short& found) {
         constexpr bool kCompact = kKind == kRingCompact;
         constexpr bool kRetained = ring_kind_is_retained(kKind);
-        constexpr RingWay kWay = kCompact ? RingWay::compact : RingWay::stored;
+        constexpr RingFormat kFormat = kCompact ? RingFormat::compact : RingFormat::stored;
         const std::byte* at = place();
         found.flags = static_cast<std::uint8_t>(word >> 8);
         if constexpr (kCompact) {
@@ -88,8 +88,8 @@ public:
             found.length = static_cast<std::uint32_t>(word >> 32);
             std::memcpy(&found.sequence, at + offsetof(MessageHeader, sequence), 4);
         }
-        found.units = static_cast<std::uint32_t>(ring_units_for(found.length, kWay));
-        found.body = at + ring_body_at(kRetained ? kRetainedFrom : 0, kWay);
+        found.units = static_cast<std::uint32_t>(ring_units_for(found.length, kFormat));
+        found.body = at + ring_body_at(kRetained ? kRetainedFrom : 0, kFormat);
         const bool fits = kRetained ? found.length >= kRetainedFrom && found.length < kShortRetained
                                     : found.length < kRetainedFrom;
         found.taken = taken_by(word, found.units);
@@ -220,7 +220,7 @@ private:
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     Found read_compact(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     bool begins(std::uint64_t head);
-    bool whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way);
+    bool whole(std::byte* at, std::uint64_t head, Bytes length, RingFormat format);
 
     // Up to posted_: all fields that a short message needs.
     std::byte* memory_;

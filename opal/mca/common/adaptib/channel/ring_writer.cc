@@ -135,7 +135,8 @@ bool RingWriter::next_lap(std::uint64_t units) {
 // the beginning of the ring after it. REQUIRES: ends_lap_.
 void RingWriter::commit_last(const MessageHeader& header) {
     ends_lap_ = false;
-    const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::stored));
+    const auto units =
+        static_cast<std::uint32_t>(ring_units_for(header.length, RingFormat::stored));
     const bool retained = header.length >= kRetainedFrom || retained_in_lap_;
     const bool dirty = retained || cursor_.must_zero();
     const std::uint32_t end = cursor_.position() + units;
@@ -169,7 +170,7 @@ bool RingWriter::skip_rest() {
     skip.type = MessageType::skip;
     if (direct()) {
         store(skip, rest);
-    } else if (!post_message(skip, RingWay::posted, rest).ok()) {
+    } else if (!post_message(skip, RingFormat::posted, rest).ok()) {
         return false;
     }
     if (cursor_.must_zero()) { // retained messages in the skipped units stay there
@@ -184,16 +185,16 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
         return nullptr;
     }
     carried_.reserve();
-    const std::uint64_t units = ring_units_for(length, way_now());
+    const std::uint64_t units = ring_units_for(length, format_now());
     if ((cursor_.position() + units > cursor_.lap() && !go_on(units)) || !has_room(units)) {
         return nullptr;
     }
-    return cursor_.here() + ring_body_at(length, way_now());
+    return cursor_.here() + ring_body_at(length, format_now());
 }
 
 // Restores invariant 1: the caller's data may cover the first words of units.
 void RingWriter::abandon(Bytes length) {
-    for (std::uint64_t i = 0; i < ring_units_for(length, way_now()); ++i) {
+    for (std::uint64_t i = 0; i < ring_units_for(length, format_now()); ++i) {
         store_ring_word(cursor_.unit_address(cursor_.position() + i), 0, std::memory_order_relaxed);
     }
 }
@@ -236,8 +237,8 @@ void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
 }
 
 Status RingWriter::post(const MessageHeader& header) {
-    const std::uint64_t units = ring_units_for(header.length, way_now());
-    const Status status = post_message(header, way_now(), units);
+    const std::uint64_t units = ring_units_for(header.length, format_now());
+    const Status status = post_message(header, format_now(), units);
     if (status.ok()) {
         advance(units);
         cursor_.set_sequence(header.sequence);
@@ -247,17 +248,18 @@ Status RingWriter::post(const MessageHeader& header) {
 }
 
 // `taken`: the units up to the next message.
-Status RingWriter::post_message(const MessageHeader& header, RingWay way, std::uint64_t taken) {
-    static_assert(ring_units_for(0, RingWay::posted) == 1, "a skip is one unit");
+Status RingWriter::post_message(const MessageHeader& header, RingFormat format,
+                                std::uint64_t taken) {
+    static_assert(ring_units_for(0, RingFormat::posted) == 1, "a skip is one unit");
     MessageHeader tailed = header;
-    tailed.magic = way == RingWay::counted ? kCountedMagic : kTailedMagic;
+    tailed.magic = format == RingFormat::counted ? kCountedMagic : kTailedMagic;
     const std::uint64_t head = tailed.head_word();
     const std::uint64_t tail = ring_tail_word(head, header.sequence);
-    const Bytes bytes = ring_posted_bytes(header.length, way);
+    const Bytes bytes = ring_posted_bytes(header.length, format);
     std::byte* at = cursor_.here();
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
-    if (way == RingWay::counted) {
+    if (format == RingFormat::counted) {
         const std::uint64_t count = carried_.count();
         std::memcpy(at + bytes - sizeof tail - sizeof count, &count, sizeof count);
     }

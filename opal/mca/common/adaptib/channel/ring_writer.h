@@ -31,7 +31,7 @@
 
 namespace adaptib {
 
-constexpr std::uint32_t kLongerBy = 32; // units
+constexpr std::uint32_t kLongerBy = 32; // units by which a lap grows the first time
 // Maximum number of messages between two checks whether the reader has caught up; a check costs a
 // cache line or two.
 constexpr std::uint32_t kCaughtUpEvery = 64;
@@ -44,16 +44,16 @@ public:
 
     // Returns false if the ring has to be posted to and there is no memory for the mirror. Called
     // before the first reserve().
-    bool usable() { return choose_way(); }
+    bool prepare() { return choose_way(); }
 
     // Reserves room for `length` bytes of body and payload. The caller fills it, then calls
     // commit() to make it a message or abandon() to undo the reservation. Returns null if the ring
     // has no room now, which may include the unit behind. REQUIRES: the message takes at most half
     // the units.
     [[gnu::always_inline]] std::byte* reserve(Bytes length) {
-        const std::uint64_t units = ring_units_for(length, RingWay::stored);
+        const std::uint64_t units = ring_units_for(length, RingFormat::stored);
         if (cursor_.has_place(units)) [[likely]] {
-            return cursor_.here() + ring_body_at(length, RingWay::stored);
+            return cursor_.here() + ring_body_at(length, RingFormat::stored);
         }
         return reserve_with_care(length);
     }
@@ -69,7 +69,7 @@ public:
             commit_last(header);
             return kOk;
         }
-        const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
+        const std::uint64_t units = ring_units_for(header.length, RingFormat::stored);
         store(header, units);
         advance(units);
         cursor_.set_sequence(header.sequence);
@@ -89,7 +89,7 @@ public:
         const bool compact =
             header.type == MessageType::active && header.sequence == cursor_.sequence() + 1;
         const std::uint64_t units =
-            ring_units_for(header.length, compact ? RingWay::compact : RingWay::stored);
+            ring_units_for(header.length, compact ? RingFormat::compact : RingFormat::stored);
         if (cursor_.must_zero() || !cursor_.has_place(units)) [[unlikely]] {
             return false;
         }
@@ -98,7 +98,7 @@ public:
         cursor_.set_sequence(header.sequence);
         claim_ahead(kClaimed, units);
         if (compact) [[likely]] {
-            fill(at + ring_body_at(0, RingWay::compact));
+            fill(at + ring_body_at(0, RingFormat::compact));
             store_ring_word(at, ring_compact_word(header), std::memory_order_release);
             return true;
         }
@@ -174,10 +174,10 @@ private:
     }
     std::byte* reserve_with_care(Bytes length);
     void commit_last(const MessageHeader& header);
-    RingWay way_now() const {
-        return direct()              ? RingWay::stored
-               : carried_.reserved() ? RingWay::counted
-                                     : RingWay::posted;
+    RingFormat format_now() const {
+        return direct()              ? RingFormat::stored
+               : carried_.reserved() ? RingFormat::counted
+                                     : RingFormat::posted;
     }
     std::uint64_t returned() const {
         return load_ring_word(reinterpret_cast<const std::byte*>(credit_));
@@ -190,7 +190,7 @@ private:
     bool make_lap(std::uint64_t wanted, std::uint64_t needed);
     bool skip_rest();
     Status post(const MessageHeader& header);
-    Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
+    Status post_message(const MessageHeader& header, RingFormat format, std::uint64_t taken);
     Status post_zero(std::uint64_t unit);
 
     // Writes field by field, as head_word() reads (the reason is there).

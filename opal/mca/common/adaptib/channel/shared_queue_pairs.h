@@ -89,14 +89,15 @@ public:
     }
 
     // Sets the destination of the requests. REQUIRES: none has been posted.
-    void aim(std::unique_ptr<AddressHandle> handle, std::uint32_t target, std::uint64_t key) {
+    void set_destination(std::unique_ptr<AddressHandle> handle, std::uint32_t target,
+                         std::uint64_t key) {
         handle_ = std::move(handle);
         target_ = target;
         key_ = key;
     }
     // Takes over the destination of the other view. REQUIRES: no request has been posted.
-    void aim_as(SharedQueuePair& other) {
-        aim(std::move(other.handle_), other.target_, other.key_);
+    void take_destination(SharedQueuePair& other) {
+        set_destination(std::move(other.handle_), other.target_, other.key_);
     }
     SharedInitiator& initiator() { return *initiator_; }
     // This process's target, for the peer's requests.

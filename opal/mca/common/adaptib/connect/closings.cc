@@ -15,7 +15,7 @@ void Closings::start(Peer& peer) {
     peer.connection.closing.heard = heard;
     peer.connection.closing.began = context_.options.clock->now();
     peer.session.state = ConnectState::closing;
-    peer.connection.ring_paused = std::move(peer.out.ring);
+    peer.connection.ring_closing = std::move(peer.out.ring);
     closing_.push_back(peer);
 }
 
@@ -118,7 +118,7 @@ void Closings::forget(Peer& peer) {
     }
 }
 
-void Closings::resume(Peer& peer) { peer.out.ring = std::move(peer.connection.ring_paused); }
+void Closings::resume(Peer& peer) { peer.out.ring = std::move(peer.connection.ring_closing); }
 
 std::size_t Closings::begun_after(Nanoseconds time) const {
     std::size_t count = 0;

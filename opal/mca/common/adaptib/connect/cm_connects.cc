@@ -45,14 +45,14 @@ std::string last_error_of(const Peer& peer) {
 
 } // namespace
 
-void CmConnects::prepare(Peer& peer, const ConnectBody& body, bool asks) {
+void CmConnects::prepare(Peer& peer, const ConnectBody& body, bool initiates) {
     leave(peer);
     peer.connection.cm_connect = {};
-    peer.connection.cm_connect.asks = asks;
+    peer.connection.cm_connect.initiates = initiates;
     peer.connection.cm_connect.began = context_.options.attended->now();
     Token token{context_.options.key, peer.contact.address.key, context_.options.self,
                 peer.connection.number, body.connection};
-    if (!asks) {
+    if (!initiates) {
         token = {peer.contact.address.key, context_.options.key, peer.contact.name, body.connection,
                  peer.connection.number};
     }
@@ -122,7 +122,7 @@ void CmConnects::advance() {
 
 void CmConnects::advance_one(Peer& peer) {
     const Nanoseconds now = context_.options.attended->now();
-    if (!peer.connection.cm_connect.asks) {
+    if (!peer.connection.cm_connect.initiates) {
         if (is_late(peer, now)) {
             listener_.on_cm_connect_failed(
                 peer, "for " + whole_seconds_text(now - peer.connection.cm_connect.began) +
@@ -184,7 +184,7 @@ Nanoseconds CmConnects::ends_at(const Peer& peer) const {
         return cm_connect.first_cm_connected + kGrace;
     }
     const Nanoseconds patience = context_.options.liveness->patience();
-    if (peer.interruption.repair.active && cm_connect.asks) {
+    if (peer.interruption.repair.active && cm_connect.initiates) {
         return cm_connect.began + std::min(kRepairGrace, patience);
     }
     if (patience == Nanoseconds::max()) {
@@ -193,7 +193,7 @@ Nanoseconds CmConnects::ends_at(const Peer& peer) const {
     const Nanoseconds end = is_unanswered(peer)
                                 ? context_.options.liveness->ends_at(peer, cm_connect.began)
                                 : cm_connect.began + patience;
-    return cm_connect.asks ? end : end + kGrace; // the initiator knows more
+    return cm_connect.initiates ? end : end + kGrace; // the initiator knows more
 }
 
 // Returns true if the time limit is over. A peer that may be alive is waited for.
@@ -203,7 +203,7 @@ bool CmConnects::is_late(Peer& peer, Nanoseconds now) {
         return false;
     }
     const bool limited = cm_connect.first_cm_connected != Nanoseconds::max() ||
-                         (peer.interruption.repair.active && cm_connect.asks);
+                         (peer.interruption.repair.active && cm_connect.initiates);
     return limited || !is_unanswered(peer) ||
            !context_.options.witness->may_live(peer, cm_connect.began);
 }
@@ -213,7 +213,7 @@ Nanoseconds CmConnects::next_step() const {
     for (const Peer* peer = connecting_.front(); peer != nullptr; peer = connecting_.next(*peer)) {
         next = std::min(next, ends_at(*peer));
         for (const Subchannel& subchannel : peer->lanes.subchannels) {
-            if (peer->connection.cm_connect.asks && waits(subchannel)) {
+            if (peer->connection.cm_connect.initiates && waits(subchannel)) {
                 next = std::min(next, subchannel.cm_connect.again_at);
             }
         }

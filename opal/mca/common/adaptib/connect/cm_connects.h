@@ -10,9 +10,9 @@
 // A failed connect is tried again, after a pause that doubles, with a random part. So is one
 // without any event for a second (which doubles, too: the other side may be busy), since the
 // message that it waits for may be lost, and the service is slow to repeat it. Limits:
-//   * once the queue pairs of another path are connected: kGrace; then the connection does without
-//     this path;
-//   * in a repair: kRepairGrace; then both sides look for paths again;
+//   * once the queue pairs of another path are connected: 2 s more; then the connection does
+//     without this path;
+//   * in a repair: 10 s; then both sides look for paths again;
 //   * otherwise, if the network reports an error, partition_timeout; if there is just no answer, as
 //     long as the peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the
 //     peer is lost, at both ends.
@@ -51,8 +51,8 @@ public:
         : context_(context), queue_pairs_(queue_pairs), listener_(listener) {}
 
     // Called before the peer's queue pairs begin to connect. `body`: the request or reply of the
-    // other side; `asks`: this side initiates.
-    void prepare(Peer& peer, const ConnectBody& body, bool asks);
+    // other side; `initiates`: this side does.
+    void prepare(Peer& peer, const ConnectBody& body, bool initiates);
     // Watches the peer's queue pairs from now on. Returns false if none has to connect through
     // rdma_cm.
     bool begin(Peer& peer);

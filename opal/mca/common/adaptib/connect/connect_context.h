@@ -41,7 +41,8 @@ namespace adaptib {
 //   * a notice is a text.
 class DirectConnectionListener {
 public:
-    // Returns true if the path, by its number in PeerRoute::pairs, is not known to have failed.
+    // Returns true if the connection may use the path, by its number in PeerRoute::pairs: it has
+    // not failed, or all have and its rail is up.
     virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
     virtual void on_ring_offered(Peer& peer) = 0;   // poll peer.in.ring from now on
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed

@@ -74,7 +74,7 @@ void ConnectionManager::on_events_handled(Peer& peer, ConnectEventSet handled) {
     repairs_.on_events_handled(peer, handled);
 }
 
-void ConnectionManager::take(Peer& peer, SharingPreference preference) {
+void ConnectionManager::set_preference(Peer& peer, SharingPreference preference) {
     const bool other = peer.connection.shared != (preference == SharingPreference::shared);
     if (peer.session.state == ConnectState::open && !other) {
         return;
@@ -87,7 +87,7 @@ void ConnectionManager::take(Peer& peer, SharingPreference preference) {
         request(peer);
     } else if (peer.session.state == ConnectState::open) {
         if (preference == SharingPreference::shared || limit_.has_room()) {
-            give_up(peer); // after that it is requested
+            close_if_unused(peer); // after that it is requested
         } else if (!peer.connection.wanted_link.linked()) {
             limit_.wait(peer, Nanoseconds{0});
         }

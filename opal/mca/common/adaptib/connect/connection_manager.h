@@ -75,7 +75,7 @@ public:
         events_.handle_failure(peer);
     }
     // Starts closing the connection if it is open and nothing needs it.
-    void give_up(Peer& peer) {
+    void close_if_unused(Peer& peer) {
         if (peer.session.state == ConnectState::open && is_unused(peer)) {
             closings_.start(peer);
         }
@@ -83,7 +83,7 @@ public:
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
     // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared:
     // SharingRules::may_share().
-    void take(Peer& peer, SharingPreference preference);
+    void set_preference(Peer& peer, SharingPreference preference);
     // Handles an arrived message of the handshake or of closing, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
     // As Handshake::renew_shared. If the peer fails at that, the listener knows by the end of the
@@ -115,7 +115,7 @@ public:
     }
     // Returns the index of the control lane: the subchannel that carries the peer's ring and
     // credit.
-    std::size_t chosen_subchannel(Peer& peer) { return lanes_.chosen(peer); }
+    std::size_t chosen_subchannel(Peer& peer) { return lanes_.get_or_choose(peer); }
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
     void migrate_control_lane(Peer& peer, std::uint32_t to) { lane_migrations_.begin(peer, to); }

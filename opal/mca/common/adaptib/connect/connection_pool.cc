@@ -23,7 +23,7 @@ void ConnectionPool::keep(Peer& peer, std::vector<std::unique_ptr<QueuePair>> qu
     peer.connection.pooled = std::move(queue_pairs);
     kept_.push_back(peer);
     if (kept_.size() > most_) {
-        static_cast<void>(give_up_oldest());
+        static_cast<void>(destroy_oldest());
     }
     counters_.connections_kept = kept_.size();
 }
@@ -46,7 +46,7 @@ std::unique_ptr<QueuePair> ConnectionPool::take(Peer& peer, const Subchannel& su
                                                  : nullptr;
 }
 
-void ConnectionPool::give_up(Peer& peer) {
+void ConnectionPool::destroy(Peer& peer) {
     if (peer.connection.pool_link.linked()) {
         remove(peer);
         peer.connection.pooled.clear();
@@ -54,7 +54,7 @@ void ConnectionPool::give_up(Peer& peer) {
     }
 }
 
-bool ConnectionPool::give_up_oldest() {
+bool ConnectionPool::destroy_oldest() {
     Peer* oldest = kept_.front();
     for (Peer* peer = oldest; peer != nullptr; peer = kept_.next(*peer)) {
         if (!peer->connection.wanted_link.linked()) {
@@ -65,7 +65,7 @@ bool ConnectionPool::give_up_oldest() {
     if (oldest == nullptr) {
         return false;
     }
-    give_up(*oldest);
+    destroy(*oldest);
     return true;
 }
 

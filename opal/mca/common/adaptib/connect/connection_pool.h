@@ -44,10 +44,10 @@ public:
     // Returns null if no queue pair is kept for that path.
     static std::unique_ptr<QueuePair> take(Peer& peer, const Subchannel& subchannel);
     // Destroys what is kept of the peer, if anything is.
-    void give_up(Peer& peer);
+    void destroy(Peer& peer);
     // Destroys the oldest kept resources, if possible those of a peer that does not wait for its
     // connection. Returns false if nothing is kept.
-    bool give_up_oldest();
+    bool destroy_oldest();
     // Frees the memory of the ring that the peer is offered, or was.
     void free_ring(Peer& peer);
 

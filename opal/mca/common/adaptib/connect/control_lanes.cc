@@ -5,7 +5,7 @@
 
 namespace adaptib {
 
-std::size_t ControlLanes::chosen(Peer& peer) {
+std::size_t ControlLanes::get_or_choose(Peer& peer) {
     const std::vector<Subchannel>& all = peer.lanes.subchannels;
     if (peer.control.lane >= all.size() || all[peer.control.lane].qp == nullptr) {
         collect_subchannel_stats(peer, context_.rails, subchannel_stats_);
@@ -25,7 +25,7 @@ bool ControlLanes::can_carry(const Peer& peer, std::uint32_t index) const {
 }
 
 Status ControlLanes::post_flush(Peer& peer, FlushWork& by) {
-    Subchannel& subchannel = peer.lanes.subchannels[chosen(peer)];
+    Subchannel& subchannel = peer.lanes.subchannels[get_or_choose(peer)];
     Flush& flush = by.flush();
     const SendWork work =
         empty_write(wr_id_of(&by), peer.in.credit_address, subchannel.remote_memory_key);

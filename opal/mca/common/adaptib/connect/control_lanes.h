@@ -23,7 +23,7 @@ public:
 
     // Returns the index of the peer's control lane; chooses one if there is none
     // (schedule/control_lane.h).
-    std::size_t chosen(Peer& peer);
+    std::size_t get_or_choose(Peer& peer);
     // Returns true if the subchannel is up, as far as is known.
     bool can_carry(const Peer& peer, std::uint32_t index) const;
     // Posts an empty write on the control lane, which carries everything that this side posts
@@ -35,7 +35,7 @@ public:
 
 private:
     const ConnectContext& context_;
-    std::vector<SubchannelStats> subchannel_stats_; // scratch of chosen()
+    std::vector<SubchannelStats> subchannel_stats_; // scratch of get_or_choose()
     std::uint64_t posts_ = 0;
 };
 

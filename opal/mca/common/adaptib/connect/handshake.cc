@@ -59,7 +59,8 @@ void Handshake::ask_or_wait(Peer& peer) {
 void Handshake::on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
                     (header.flags & kConnectRequired) != 0};
-    // Only the peer's own request can be meant: the peer has heard nothing.
+    // This process cannot reach the peer yet and has sent it nothing, so only a request can be
+    // valid.
     if (peer.contact.datagram.coming) {
         if (header.type == MessageType::connect_request) {
             keep_for_later(peer, read_body<ConnectBody>(body));
@@ -388,8 +389,8 @@ void Handshake::confirm(Peer& peer) {
 // A peer that waits for the confirmation is not told: it finds that out by itself.
 void Handshake::on_cm_connect_failed(Peer& peer, const std::string& what) {
     parts_.teardown.fail(peer, Status::error(Reason::unreachable), what,
-                         peer.connection.cm_connect.asks ? ConnectEvent::failed_here
-                                                         : ConnectEvent::failed);
+                         peer.connection.cm_connect.initiates ? ConnectEvent::failed_here
+                                                              : ConnectEvent::failed);
 }
 
 void Handshake::on_confirm(Peer& peer, const ConnectBody& body) {
@@ -543,7 +544,7 @@ bool Handshake::renew_shared(Peer& peer, Subchannel& subchannel) {
         }
         return true;
     }
-    peer.shared_queue_pair(subchannel)->aim_as(static_cast<SharedQueuePair&>(*old));
+    peer.shared_queue_pair(subchannel)->take_destination(static_cast<SharedQueuePair&>(*old));
     return true;
 }
 

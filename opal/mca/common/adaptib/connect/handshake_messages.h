@@ -4,7 +4,7 @@
 // Purpose: describes this side of a connection in requests, replies and confirmations, and the
 // numbers of attempts in the others. A message that finds no room is owed, and goes later. It
 // describes the state at the time of sending.
-// Invariant: a peer is in the list of those that are owed a message exactly if its waiting_link is
+// Invariant: a peer is in the list of those that are owed a message exactly if its owing_link is
 // linked.
 // Threads: one at a time.
 // May touch: base/, channel/, peer/, stats/.

@@ -12,7 +12,7 @@ constexpr Nanoseconds kPatience{10'000'000}; // with transfers over the old cont
 void LaneMigrations::begin(Peer& peer, std::uint32_t to) {
     if (peer.session.state != ConnectState::open || peer.interruption.repair.wanted ||
         peer.control.migration.active || peer.in.ring_memory == nullptr ||
-        to == lanes_.chosen(peer) || !lanes_.can_carry(peer, to)) {
+        to == lanes_.get_or_choose(peer) || !lanes_.can_carry(peer, to)) {
         return;
     }
     peer.control.migration = {};
@@ -25,7 +25,7 @@ void LaneMigrations::begin(Peer& peer, std::uint32_t to) {
 // Returns false if that is impossible now.
 bool LaneMigrations::pause(Peer& peer) {
     LaneMigration& migration = peer.control.migration;
-    const auto& outstanding = peer.lanes.subchannels[lanes_.chosen(peer)].outstanding;
+    const auto& outstanding = peer.lanes.subchannels[lanes_.get_or_choose(peer)].outstanding;
     const bool calm = outstanding[0] + outstanding[1] == 0;
     if (!calm && context_.options.clock->now() < migration.pause_by) {
         return false;

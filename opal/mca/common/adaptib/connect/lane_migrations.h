@@ -10,7 +10,7 @@
 // posted before, too: so a migration begins when none is under way over the old one, or after a
 // while. Transfers stay on their subchannels. A connection is not closed during a migration; one
 // that breaks is repaired, and chooses its control lane anew.
-// Invariant: a peer is in the list exactly while peer.lane_migration is active.
+// Invariant: a peer is in the list exactly while peer.control.migration is active.
 // Threads: one at a time.
 // May touch: base/, channel/, fabric/, peer/, stats/.
 #pragma once

@@ -59,7 +59,7 @@ Status OfferedRings::allocate(Peer& peer, Bytes lines_bytes) {
             status = peer.in.ring_registration.make(context_.rails, peer.contact.route.local,
                                                     peer.in.ring_memory->address(), bytes, kAccess);
         }
-    } while (status.wants_room() && pool_.give_up_oldest());
+    } while (status.wants_room() && pool_.destroy_oldest());
     if (!status.ok()) {
         peer.in.ring_memory.reset();
     }

@@ -89,7 +89,7 @@ Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
             qp.reset();
             status = create(subchannel.local_rail, qp);
             status = status.ok() ? begin(*qp) : status;
-        } while (status.wants_room() && pool_.give_up_oldest());
+        } while (status.wants_room() && pool_.destroy_oldest());
         if (!status.ok()) {
             return status;
         }
@@ -107,7 +107,7 @@ Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubc
     subchannel.remote_rail = remote.rail;
     subchannel.remote_memory_key = remote.memory_key;
     if (peer.connection.shared) {
-        return aim(peer, subchannel, remote);
+        return set_destination(peer, subchannel, remote);
     }
     QpAttributes attributes;
     attributes.state = QpState::ready_to_receive;
@@ -146,7 +146,7 @@ Status QueuePairs::start_cm_connect(Peer& peer, Subchannel& subchannel,
         context_.options.attended->now() +
         kFirstSilence * (1 << std::min(subchannel.cm_connect.failures, kMostSilenceDoublings));
     CmConnectParams cm_connect;
-    cm_connect.asks = peer.connection.cm_connect.asks;
+    cm_connect.initiates = peer.connection.cm_connect.initiates;
     cm_connect.token = peer.connection.cm_connect.token;
     return subchannel.qp->cm_connect(attributes, mask, cm_connect);
 }
@@ -162,7 +162,7 @@ Status QueuePairs::make_shared(Peer& peer, Subchannel& subchannel) {
         status =
             context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.contact.name,
                                           peer.connection.quiet_work, subchannel.qp);
-    } while (status.wants_room() && pool_.give_up_oldest());
+    } while (status.wants_room() && pool_.destroy_oldest());
     if (status.ok()) {
         note_owner(peer, subchannel);
     }
@@ -171,7 +171,8 @@ Status QueuePairs::make_shared(Peer& peer, Subchannel& subchannel) {
     return status;
 }
 
-Status QueuePairs::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
+Status QueuePairs::set_destination(Peer& peer, Subchannel& subchannel,
+                                   const ConnectSubchannel& remote) {
     const AddressRail& rail = peer.contact.address.rails[remote.rail];
     Rail& local = *context_.rails[subchannel.local_rail];
     std::unique_ptr<AddressHandle> handle;
@@ -179,7 +180,7 @@ Status QueuePairs::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchann
         local.create_ah(local.path_to({rail.size, rail.bytes}, remote.path), handle);
     if (status.ok()) {
         peer.shared_queue_pair(subchannel)
-            ->aim(std::move(handle), remote.qp, peer.connection.access_key);
+            ->set_destination(std::move(handle), remote.qp, peer.connection.access_key);
     }
     return status;
 }

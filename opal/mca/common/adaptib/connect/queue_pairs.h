@@ -64,7 +64,7 @@ private:
     static Status begin(QueuePair& qp);
     Status start_cm_connect(Peer& peer, Subchannel& subchannel, const QpAttributes& attributes,
                             std::uint32_t mask);
-    Status aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
+    Status set_destination(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
     bool spares(const Peer& peer, const Subchannel& subchannel) const;
     void note_owner(Peer& peer, const Subchannel& subchannel);
     void count();

@@ -16,14 +16,14 @@ void RemoteRings::note(Peer& peer, const ConnectBody& body) {
 }
 
 void RemoteRings::open(Peer& peer) {
-    Subchannel& subchannel = peer.lanes.subchannels[lanes_.chosen(peer)];
-    aim(peer, subchannel);
+    Subchannel& subchannel = peer.lanes.subchannels[lanes_.get_or_choose(peer)];
+    set_destination(peer, subchannel);
     const auto* credit = reinterpret_cast<const std::uint64_t*>(peer.in.ring_layout().credit());
     auto ring = std::make_unique<RingWriter>(*context_.rails[subchannel.local_rail], *subchannel.qp,
                                              peer.connection.remote_ring, credit,
                                              wr_id_of(&peer.connection.ring_work));
-    while (!ring->usable()) {
-        if (!pool_.give_up_oldest()) {
+    while (!ring->prepare()) {
+        if (!pool_.destroy_oldest()) {
             peer.connection.remote_ring.units = 0;
             return;
         }
@@ -34,14 +34,14 @@ void RemoteRings::open(Peer& peer) {
 }
 
 void RemoteRings::migrate(Peer& peer, Subchannel& subchannel) {
-    aim(peer, subchannel);
+    set_destination(peer, subchannel);
     peer.out.ring->migrate_to(*context_.rails[subchannel.local_rail], *subchannel.qp,
                               peer.connection.remote_ring.key,
                               peer.connection.remote_ring.inline_bytes);
     map_answers(peer, subchannel);
 }
 
-void RemoteRings::aim(Peer& peer, Subchannel& subchannel) {
+void RemoteRings::set_destination(Peer& peer, Subchannel& subchannel) {
     peer.connection.remote_ring.key = subchannel.remote_memory_key;
     peer.connection.remote_ring.inline_bytes = context_.inline_bytes(subchannel.local_rail);
 }

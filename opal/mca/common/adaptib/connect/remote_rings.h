@@ -33,7 +33,7 @@ public:
     void migrate(Peer& peer, Subchannel& subchannel);
 
 private:
-    void aim(Peer& peer, Subchannel& subchannel);
+    void set_destination(Peer& peer, Subchannel& subchannel);
     static void map_answers(Peer& peer, Subchannel& subchannel);
 
     const ConnectContext& context_;

@@ -30,7 +30,7 @@ bool SharedDraining::drained(Peer& peer) {
     if (peer.transfers.stripes > 0) {
         return false;
     }
-    const std::size_t chosen = lanes_.chosen(peer);
+    const std::size_t chosen = lanes_.get_or_choose(peer);
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         SharedQueuePair* const shared = peer.shared_queue_pair(peer.lanes.subchannels[i]);
         if (shared != nullptr && i != chosen) {

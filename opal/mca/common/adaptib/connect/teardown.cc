@@ -39,7 +39,7 @@ void Teardown::leave(Peer& peer, ConnectState state) {
     peer.session.state = state;
     peer.out.ring.reset();
     peer.transfers.answers = nullptr;
-    peer.connection.ring_paused.reset();
+    peer.connection.ring_closing.reset();
     if (state == ConnectState::failed) {
         peer.contact.channel.retransmitter().forget(peer.contact.datagram);
     }
@@ -48,7 +48,7 @@ void Teardown::leave(Peer& peer, ConnectState state) {
 void Teardown::break_off(Peer& peer) {
     SharedDraining::stop(peer);
     leave(peer, ConnectState::failed);
-    parts_.pool.give_up(peer);
+    parts_.pool.destroy(peer);
     if (peer.connection.slot_link.linked()) {
         parts_.limit.leave(peer);
     }
@@ -61,7 +61,7 @@ void Teardown::close(Peer& peer, ConnectState state) {
     leave(peer, state);
     parts_.offered_rings.withdraw(peer);
     parts_.resources.drop(peer);
-    parts_.pool.give_up(peer);
+    parts_.pool.destroy(peer);
     parts_.pool.free_ring(peer);
 }
 

@@ -5,7 +5,7 @@
 // way has completed. Messages go as datagrams meanwhile, puts and gets wait for the next turn. So a
 // process that reads a word of another one again and again until it changes does not keep the
 // connection from the process that is to change it.
-// Invariant: a peer is in the list exactly while peer.yields.
+// Invariant: a peer is in the list exactly while peer.transfers.yields.
 // Threads: one at a time.
 // May touch: base/, peer/, stats/.
 #pragma once

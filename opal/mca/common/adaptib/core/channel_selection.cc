@@ -90,11 +90,11 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
         const bool upgrade = shares && free > 0;
         if (may_have && (peer->connection.activity.chosen || upgrade)) {
             free -= upgrade ? 1 : 0;
-            connections_.take(*peer, SharingPreference::own);
+            connections_.set_preference(*peer, SharingPreference::own);
         } else if (peer->session.state == ConnectState::idle && shall_share(*peer) &&
                    connections_.sharing().may_share(*peer)) {
             if (connections_.sharing().has_room()) {
-                connections_.take(*peer, SharingPreference::shared);
+                connections_.set_preference(*peer, SharingPreference::shared);
             } else {
                 ++waiting;
             }
@@ -104,7 +104,7 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
         if (waiting > 0 && peer.connection.shared && peer.session.state == ConnectState::open &&
             !peer.connection.activity.chosen && !shall_share(peer)) {
             --waiting;
-            connections_.give_up(peer);
+            connections_.close_if_unused(peer);
         }
     });
 }
@@ -136,9 +136,9 @@ void ChannelSelection::promote(Peer& peer) {
     }
     const bool shares = connections_.sharing().may_share(peer);
     if (peer.session.state == ConnectState::idle && shares) {
-        connections_.take(peer, SharingPreference::shared);
+        connections_.set_preference(peer, SharingPreference::shared);
     } else if (peer.session.state == ConnectState::open && peer.connection.shared) {
-        connections_.take(peer, SharingPreference::own);
+        connections_.set_preference(peer, SharingPreference::own);
     } else {
         connections_.request(peer);
     }
@@ -147,9 +147,9 @@ void ChannelSelection::promote(Peer& peer) {
 void ChannelSelection::demote(Peer& peer) {
     if (peer.session.state == ConnectState::open && !peer.connection.shared &&
         connections_.sharing().may_share(peer)) {
-        connections_.take(peer, SharingPreference::shared);
+        connections_.set_preference(peer, SharingPreference::shared);
     } else {
-        connections_.give_up(peer);
+        connections_.close_if_unused(peer);
     }
 }
 

@@ -156,9 +156,9 @@ void Core::drain(Nanoseconds limit) {
     const Nanoseconds start = parts_.environment.clock->now();
     for (bool goes_on = true; goes_on;) {
         const bool idle = progress() == 0;
-        const Left left = this->left();
+        const Unsent left = unsent();
         const Nanoseconds lasted = parts_.environment.clock->now() - start;
-        goes_on = left != Left::nothing && lasted < (left == Left::owed ? limit : kLastWords);
+        goes_on = left != Unsent::none && lasted < (left == Unsent::data ? limit : kLastWords);
         if (goes_on && idle) {
             std::this_thread::yield(); // to a process that has to take the data
         }
@@ -170,7 +170,7 @@ void Core::drain(Nanoseconds limit) {
 // that has received our answer to its disconnect, and one that was asked for a connection that
 // nobody needs any more. What is unfinished with them counts as last words. This process still
 // acknowledges what it has received, so that others do not wait for that.
-Core::Left Core::left() {
+Core::Unsent Core::unsent() {
     bool owed = parts_.protocol->retry_due() || parts_.connections->retry_due();
     bool last_words = parts_.progress->departures().any();
     parts_.peers->for_each([&](Peer& peer) {
@@ -182,7 +182,7 @@ Core::Left Core::left() {
         owed = owed || (owes && !peer.ending.disconnect_received);
         last_words = last_words || owes || (link != nullptr && link->busy());
     });
-    return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
+    return owed ? Unsent::data : last_words ? Unsent::last_words : Unsent::none;
 }
 
 std::string Core::source_map() {

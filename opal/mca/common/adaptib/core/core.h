@@ -10,7 +10,8 @@
 //     4. completions of connected queue pairs
 //     5. sends and other work that found no room before; then the events of connections
 //        (connect/connection_events.h), as after each handshake message and after timers
-//     6. now and then: timers, events of the fabrics, levels of the counters
+//     6. connections that come up, close or are repaired; then peers that are gone
+//     7. now and then: timers, events of the fabrics, levels of the counters
 //
 // Fabrics: one or several, nearest first. Their rails are numbered consecutively, and a process
 // publishes them in that order. A peer is reached over the first fabric that reaches it
@@ -89,10 +90,10 @@ public:
     // as that can be known. For messages that only go to peers that are disconnecting, at most 20
     // ms.
     void drain(Nanoseconds limit);
-    // Messages not known to have arrived. nothing: there are none; last_words: only for peers that
-    // may be gone; owed: for others.
-    enum class Left : std::uint8_t { nothing, last_words, owed };
-    Left left();
+    // Messages not known to have arrived. none: there are none; last_words: only for peers that may
+    // be gone; data: for others.
+    enum class Unsent : std::uint8_t { none, last_words, data };
+    Unsent unsent();
     std::string report() const;
     // Messages by source and time so far (select/source_map.h); empty if
     // CoreEnvironment::maps_sources is off.

@@ -169,14 +169,14 @@ std::unique_ptr<Peer> PeerDirectory::new_peer(const ProcessAddress& address,
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        parts_.counters);
     peer->health.life.ended = parts_.ended.contains(address.name);
-    peer->out.try_send_active_max = parts_.protocol.active().most();
+    peer->out.try_send_active_below = parts_.protocol.active().most() + 1;
     peer->in.ring_bytes = attached.ring_bytes;
     if (attached.most_eager > attached.eager_limit) {
-        peer->flow.copy_choice = std::make_unique<CopyChoice>(
+        peer->flow.learnt_limit = std::make_unique<EagerLimit>(
             *attached.fabric->copy_costs(), attached.eager_limit, attached.most_eager);
         peer->flow.stream_choices = std::make_unique<StreamChoices>();
         peer->allow(Allowance::all);
-        peer->out.try_send_active_max = CopyChoice::kTimedFrom - 1;
+        peer->out.try_send_active_below = EagerLimit::kTimedFrom;
     }
     peer->transfers.synchronous = attached.fabric->rails()[0]->info().synchronous_rma;
     peer->transfers.whole_memory = parts_.protocol.memory().whole(route.fabric);

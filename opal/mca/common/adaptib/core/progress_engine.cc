@@ -14,8 +14,8 @@ constexpr std::size_t kCompletionBudget = 64;
 constexpr std::uint64_t kDatagramEvery = 8;     // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
 constexpr std::uint64_t kRareEvery = 32; // passes that poll rings alone, while nothing arrives
-constexpr std::uint64_t kUnusedEvery =
-    64; // passes: queues of a fabric, not the first, without peers
+// Passes between two polls of the datagram queue of a fabric, not the first, that no peer uses.
+constexpr std::uint64_t kUnusedEvery = 64;
 constexpr std::uint64_t kHousekeepingEvery = 1024;
 // Passes between two timings of channels: until a period has enough samples, and after that.
 constexpr std::uint64_t kTimedEagerly = 8;

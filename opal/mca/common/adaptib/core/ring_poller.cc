@@ -165,8 +165,8 @@ template <std::uint64_t kKind>
 [[gnu::always_inline]] inline void RingPoller::release_or_defer(Peer& peer, RingReader& ring,
                                                                 const RingReader::Short& found) {
     if constexpr (ring_kind_is_retained(kKind)) {
-        const bool exchanges = peer.session.next_send - peer.flow.sent_by_then == 1;
-        peer.flow.sent_by_then = peer.session.next_send;
+        const bool exchanges = peer.session.next_send - peer.flow.sent_at_last_long == 1;
+        peer.flow.sent_at_last_long = peer.session.next_send;
         if (exchanges && ring.may_defer_release(found)) {
             if (deferring_ != nullptr) [[unlikely]] {
                 release_deferred();

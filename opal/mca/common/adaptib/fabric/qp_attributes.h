@@ -79,7 +79,7 @@ constexpr std::uint32_t kCmConnectOptional = kQpAlternatePath | kQpMigration;
 
 // Lets the two ends of a connection recognize each other in QueuePair::cm_connect.
 struct CmConnectParams {
-    bool asks = false; // this end initiates the connection; the other one waits for it
+    bool initiates = false; // this end does; the other one waits for it
     // Same at both ends, different for each connection, known to nobody else.
     std::array<std::byte, 32> token{};
 };

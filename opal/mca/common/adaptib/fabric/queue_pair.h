@@ -53,10 +53,10 @@ public:
     // Capability::cm_connects, RC: connects with queue pair remote_qp of the rail path.remote, from
     // INIT to RTS, through a network service (rdma_cm) that finds the path and introduces the two
     // ends.
-    // ok: the attempt has begun. The end with CmConnectParams::asks gets an event: cm_connected,
-    // when both ends are in RTS, or cm_failed (Rail::last_error_text() says why). That end may call
-    // cm_connect() again after cm_failed, or after a long wait; the other end may do so until it
-    // learns by other means that the two are connected.
+    // ok: the attempt has begun. The end with CmConnectParams::initiates gets an event:
+    // cm_connected, when both ends are in RTS, or cm_failed (Rail::last_error_text() says why).
+    // That end may call cm_connect() again after cm_failed, or after a long wait; the other end may
+    // do so until it learns by other means that the two are connected.
     // Errors: those that another try would not change.
     Status cm_connect(const QpAttributes& attributes, std::uint32_t mask,
                       const CmConnectParams& params) {

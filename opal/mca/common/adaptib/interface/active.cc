@@ -35,22 +35,22 @@ void opal_common_adaptib_active_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->active = handler;
     core->active_context = context;
-    core->core->protocol().active().listen(handler == nullptr ? nullptr : hand_over, core);
+    core->protocol->active().listen(handler == nullptr ? nullptr : hand_over, core);
 }
 
 size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept {
-    return core->core->protocol().active().most();
+    return core->protocol->active().most();
 }
 
 const size_t* opal_common_adaptib_active_eager(opal_common_adaptib_core_t* core) noexcept {
-    return &core->core->protocol().eager_tuning().active_eager();
+    return &core->protocol->eager_tuning().active_eager();
 }
 
 void opal_common_adaptib_active_declined(opal_common_adaptib_core_t* core,
                                          opal_common_adaptib_peer_t* peer, size_t bytes) noexcept {
     const Guard guard(core);
     if (Peer* to = peer_of(core, peer); to != nullptr) {
-        core->core->protocol().eager_tuning().on_active_declined(*to, bytes);
+        core->protocol->eager_tuning().on_active_declined(*to, bytes);
     }
 }
 
@@ -88,6 +88,6 @@ int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
     bool complete = false;
-    const Status status = core->core->protocol().active().send(*to, tag, *data, *request, complete);
+    const Status status = core->protocol->active().send(*to, tag, *data, *request, complete);
     return code_of(status, complete);
 }

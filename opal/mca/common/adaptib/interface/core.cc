@@ -145,7 +145,7 @@ void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,
 
 namespace {
 
-// One thread at a time is in progress; it gives up the lock while an active message's handler runs.
+// One thread at a time is inside; it gives up the lock while an active message's handler runs.
 [[gnu::always_inline]] inline int progress_once(opal_common_adaptib_core_t* core, bool again) {
     core->inside = true;
     const auto events = static_cast<int>(core->core->progress(again));
@@ -304,10 +304,10 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
                                       opal_common_adaptib_peer_t* peer) noexcept {
     const Guard guard(core);
     if (Peer* released = peer_of(core, peer); released != nullptr) {
-        core->core->protocol().disconnects().release(*released);
+        core->protocol->disconnects().release(*released);
         if (Peer* amo_peer = core->core->peers().find_amo_peer(released->contact.name);
             amo_peer != nullptr) {
-            core->core->protocol().disconnects().release(*amo_peer);
+            core->protocol->disconnects().release(*amo_peer);
         }
     }
 }

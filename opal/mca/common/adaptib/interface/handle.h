@@ -25,7 +25,8 @@ struct opal_common_adaptib_core {
     // Members that every call reads: one cache line.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
     const bool* threads; // several may call at the same time, or there are several endpoints
-    bool inside = false; // a thread is in progress
+    // A thread is inside opal_common_adaptib_progress or quiesce_messages.
+    bool inside = false;
     std::unique_ptr<adaptib::Core> core;
 
     adaptib::Process& process;
@@ -116,7 +117,8 @@ inline Envelope envelope_of(const opal_common_adaptib_envelope_t& from) {
     return {load_member(from.context), load_member(from.source), load_member(from.tag)};
 }
 
-// The core's own handle stands for the process itself as a peer; its Peer is null.
+// The core's own handle stands for the process itself as a peer; its Peer is null. In receive and
+// probe, null also means any source; there peer_of() is asked only for a handle that is not null.
 inline Peer* peer_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
     const bool self = static_cast<void*>(peer) == static_cast<void*>(core);
     return self ? nullptr : reinterpret_cast<Peer*>(peer);

@@ -10,9 +10,9 @@
 
 using namespace adaptib;
 
-// Memory that atomics reach may be a window's; it is registered for itself, so that nobody reaches
-// it after its deregistration. Other memory is registered for transfers, and the registration may
-// be kept; where peers reach all memory anyway, it is only lent.
+// Memory registered for atomics may back an MPI window: its own registration (window) ends at
+// deregister, so no peer reaches it afterwards. Other memory uses the cache (transfer). If one
+// region covers all memory (exposed), the range is only listed (lent).
 struct opal_common_adaptib_region {
     OpenWindow window;
     RegistrationCache::Use transfer;
@@ -53,10 +53,7 @@ std::unique_ptr<opal_common_adaptib_region> lend(ExposedMemory& registry,
 int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
                                  uint32_t access, opal_common_adaptib_region_t** region,
                                  opal_common_adaptib_remote_t* remote) noexcept {
-    const std::uint32_t rights =
-        kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
-        ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
-        ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
+    const std::uint32_t rights = kLocalWrite | access_of(access);
     // Registers whole words: osc/rdma changes a shorter element by the word that contains it.
     if ((rights & kRemoteAtomic) != 0) {
         constexpr std::uintptr_t kWord = sizeof(std::uint64_t);
@@ -66,7 +63,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         bytes = round_up(begin + bytes, kWord) - first;
     }
     const Guard guard(core);
-    Protocol& protocol = core->core->protocol();
+    Protocol& protocol = *core->protocol;
     ExposedMemory& registry = protocol.memory();
     std::unique_ptr<opal_common_adaptib_region> made;
     const Registration* memory = registry.exposed(base, bytes, rights);
@@ -99,7 +96,7 @@ void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_region_t* region) noexcept {
     const Guard guard(core);
     if (region != nullptr && region->exposed != nullptr) {
-        core->core->protocol().memory().lent().take_back(region->lent);
+        core->protocol->memory().lent().take_back(region->lent);
     }
     delete region;
 }
@@ -113,17 +110,17 @@ const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) 
 // Finds the peer record that the operation goes to.
 Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                  const opal_common_adaptib_one_sided_t& operation, Peer*& out) {
-    Core& in = *core->core;
+    Core& inner = *core->core;
     Peer* to = peer_of(core, peer);
     const bool atomic = operation.operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
                         operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
     const bool emulated = (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED) != 0;
-    if (!atomic || emulated || in.fabrics() == 1) [[likely]] {
+    if (!atomic || emulated || inner.fabrics() == 1) [[likely]] {
         out = to;
-        return to == nullptr ? in.peers().get_loopback(out) : kOk;
+        return to == nullptr ? inner.peers().get_loopback(out) : kOk;
     }
-    return to == nullptr ? in.peers().get_loopback_for_atomics(out)
-                         : in.peers().get_for_atomics(*to, out);
+    return to == nullptr ? inner.peers().get_loopback_for_atomics(out)
+                         : inner.peers().get_for_atomics(*to, out);
 }
 
 [[gnu::always_inline]] inline int try_rma(opal_common_adaptib_core_t* core,
@@ -155,17 +152,18 @@ int opal_common_adaptib_try_rma(opal_common_adaptib_core_t* core, opal_common_ad
     return guarded<try_rma>(core, peer, operation);
 }
 
-int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                              const opal_common_adaptib_one_sided_t* operation,
-                              opal_common_adaptib_request_t* request) noexcept {
+int opal_common_adaptib_rma_start(opal_common_adaptib_core_t* core,
+                                  opal_common_adaptib_peer_t* peer,
+                                  const opal_common_adaptib_one_sided_t* operation,
+                                  opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
     Peer* to = nullptr;
     if (const Status status = target_of(core, peer, *operation, to); !status.ok()) {
         return code_of(status);
     }
     bool complete = false;
-    const Status status = core->core->protocol().one_sided().start(
-        *to, *operation, memory_of(*operation), *request, complete);
+    const Status status = core->protocol->one_sided().start(*to, *operation, memory_of(*operation),
+                                                            *request, complete);
     return code_of(status, complete);
 }
 

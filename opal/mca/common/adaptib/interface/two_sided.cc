@@ -26,7 +26,7 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
                              opal_common_adaptib_mode_t mode, opal_common_adaptib_op_kind_t op_kind,
                              opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
-    Protocol& protocol = core->core->protocol();
+    Protocol& protocol = *core->protocol;
     Peer* to = peer_of(core, peer);
     const Envelope from = envelope_of(*envelope);
     const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
@@ -55,13 +55,17 @@ namespace {
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
+inline Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
+    return peer == nullptr ? nullptr : peer_of(core, peer);
+}
+
 [[gnu::always_inline]] inline int start_receive(opal_common_adaptib_core_t* core,
                                                 opal_common_adaptib_peer_t* peer,
                                                 const Envelope& pattern, const Data& data,
                                                 UserRequest& request) {
     bool complete = false;
-    const Status status = core->protocol->receives().receive(
-        pattern, data, request, complete, peer == nullptr ? nullptr : peer_of(core, peer));
+    const Status status =
+        core->protocol->receives().receive(pattern, data, request, complete, sender_of(core, peer));
     return code_of(status, complete);
 }
 
@@ -99,12 +103,8 @@ int opal_common_adaptib_recv_contig(opal_common_adaptib_core_t* core,
 
 namespace {
 
-Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
-    return peer == nullptr ? nullptr : peer_of(core, peer);
-}
-
 int nothing_found(opal_common_adaptib_core* core, Peer* from) {
-    const bool lost = from != nullptr && core->core->protocol().failures().is_lost(*from);
+    const bool lost = from != nullptr && core->protocol->failures().is_lost(*from);
     return lost ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_NOT_FOUND;
 }
 
@@ -119,8 +119,7 @@ int opal_common_adaptib_probe(opal_common_adaptib_core_t* core, opal_common_adap
                               opal_common_adaptib_probe_t* found) noexcept {
     const Guard guard(core);
     Peer* from = sender_of(core, peer);
-    const InboundMessage* message =
-        core->core->protocol().receives().find(envelope_of(*envelope), from);
+    const InboundMessage* message = core->protocol->receives().find(envelope_of(*envelope), from);
     if (message == nullptr) {
         return nothing_found(core, from);
     }
@@ -135,7 +134,7 @@ int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
                                       opal_common_adaptib_message_t** message) noexcept {
     const Guard guard(core);
     Peer* from = sender_of(core, peer);
-    InboundMessage* taken = core->core->protocol().receives().take(envelope_of(*envelope), from);
+    InboundMessage* taken = core->protocol->receives().take(envelope_of(*envelope), from);
     if (taken == nullptr) {
         return nothing_found(core, from);
     }
@@ -152,7 +151,7 @@ int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
                                         opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
     bool complete = false;
-    const Status status = core->core->protocol().receives().receive_taken(
+    const Status status = core->protocol->receives().receive_taken(
         *reinterpret_cast<InboundMessage*>(message), *data, *request, complete);
     return code_of(status, complete);
 }
@@ -160,6 +159,6 @@ int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
 int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
                                opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
-    return core->core->protocol().receives().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
-                                                              : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+    return core->protocol->receives().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
+                                                       : OPAL_COMMON_ADAPTIB_NOT_FOUND;
 }

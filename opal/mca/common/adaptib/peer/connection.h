@@ -82,7 +82,7 @@ struct Repair {
 
 // Connecting of the queue pairs of both sides through rdma_cm, after the reply to a request.
 struct PeerCmConnect {
-    bool asks = false; // this side initiates
+    bool initiates = false; // this side does; the other one waits for it
     Nanoseconds began{0};
     Nanoseconds first_cm_connected = Nanoseconds::max(); // then the others get little time
     std::array<std::byte, sizeof(CmConnectParams::token)> token{};

@@ -20,7 +20,9 @@ struct PeerEnding {
     bool failure_reported = false;
     bool refusal_reported = false; // a refused one-sided operation was reported
     std::uint64_t disconnect_number = 0;
-    PendingQueue queued; // requests started after this side's disconnect
+    // Requests that may not be sent yet: a disconnect is under way, or the peer takes no messages
+    // (Allowance::nothing).
+    PendingQueue queued;
     std::string failure; // why the state is failed
 };
 

@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "peer/allowance.h"
 #include "peer/stream.h"
-#include "schedule/copy_choice.h"
+#include "schedule/eager_limit.h"
 
 namespace adaptib {
 
@@ -22,14 +22,17 @@ class Peer;
 struct alignas(kCacheLine) PeerFlow {
     explicit PeerFlow(Bytes limit) : eager_limit(limit) {}
 
-    std::uint32_t messages_sent = 0;    // towards connect_threshold; meaningful until connected
-    std::uint32_t sent_by_then = 0;     // session.next_send at the last long message (RingPoller)
+    std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
+    // session.next_send when the last retained message was taken. If it is one more at the next:
+    // a ping-pong (RingPoller).
+    std::uint32_t sent_at_last_long = 0;
     Bytes eager_limit;                  // of two-sided messages
     Allowance allowed = Allowance::all; // messages that this side may send
-    bool streaming = false;     // the next message may go through the ring, whatever the limit
-    std::uint32_t finishes = 0; // FINs received
-    std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit is fixed
-    std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice
+    // The next message may go through the ring, whatever the limit.
+    bool streams_through_ring = false;
+    std::uint32_t fins_received = 0;
+    std::unique_ptr<EagerLimit> learnt_limit;      // null: eager_limit is fixed
+    std::unique_ptr<StreamChoices> stream_choices; // if there is a learnt_limit
     Stream stream;
     UnexpectedShare unexpected;
     ListLink<Peer> restrained_link; // linked while unexpected.told is not `all`

@@ -35,10 +35,11 @@ struct alignas(kCacheLine) PeerIn {
     std::optional<RingReader> ring;
 
     std::uint32_t credits_posted = 0;
-    std::uint64_t credit_address = 0; // for the count consumed, in the peer's memory
-    std::uint64_t ring_seen = 0;      // units consumed at the last check (core/idle_rings.cc)
-    std::vector<std::byte> parts;     // parts received so far of an active message
-    Bytes ring_bytes = 0;             // size of the ring offered to the peer
+    // Address in the peer's memory where this side reports how much it has consumed.
+    std::uint64_t credit_address = 0;
+    std::uint64_t ring_seen = 0;  // units consumed at the last check (core/idle_rings.cc)
+    std::vector<std::byte> parts; // parts received so far of an active message
+    Bytes ring_bytes = 0;         // size of the ring offered to the peer
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
     RingParts ring_parts;                      // of ring_memory
     Registration ring_registration;            // of ring_memory, with the route's rails

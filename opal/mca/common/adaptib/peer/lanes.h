@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "base/wire.h"
 #include "peer/subchannel.h"
 #include "schedule/scheduler.h"
 
@@ -25,6 +26,14 @@ struct alignas(kCacheLine / 2) PeerLanes {
             std::count_if(subchannels.begin(), subchannels.end(),
                           [](const Subchannel& each) { return each.qp != nullptr; }));
     }
+    // Returns the subchannels that are up, as bits.
+    std::uint64_t live_bits() const {
+        std::uint64_t live = 0;
+        for (std::size_t i = 0; i < subchannels.size(); ++i) {
+            live |= subchannels[i].qp != nullptr ? std::uint64_t{1} << i : 0;
+        }
+        return live;
+    }
     // Returns null if no subchannel has that queue pair.
     Subchannel* find(std::uint32_t rail, std::uint32_t qp_number) {
         const auto found =
@@ -36,5 +45,6 @@ struct alignas(kCacheLine / 2) PeerLanes {
     std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
 };
+static_assert(kMaxSubchannels <= 64);
 
 } // namespace adaptib

@@ -31,7 +31,7 @@ struct PeerOut {
     // Maximum length + 1 of messages for RingSends::try_send: longer ones may have to be timed.
     // 0: none.
     Bytes try_send_below;
-    Bytes try_send_active_max = 0; // maximum length of active messages for the same
+    Bytes try_send_active_below = 1; // same for active messages
     Counters& counters;
     PendingQueue pending; // messages that wait for room
 };

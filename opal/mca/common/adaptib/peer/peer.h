@@ -62,7 +62,7 @@ public:
     // Sets which messages to be matched the peer accepts from now on.
     void allow(Allowance allowance) {
         const Bytes below =
-            flow.copy_choice != nullptr ? CopyChoice::kTimedFrom : flow.eager_limit + 1;
+            flow.learnt_limit != nullptr ? EagerLimit::kTimedFrom : flow.eager_limit + 1;
         flow.allowed = allowance;
         out.try_send_below = allowance == Allowance::all ? below : 0;
     }
@@ -101,11 +101,11 @@ public:
 
     // Returns true if a message of that length may go into the ring now, given room: nothing has to
     // go before it.
-    bool flows(Bytes length) const {
+    bool may_use_ring(Bytes length) const {
         return out.by_ring(length) && !out.has_pending() && session.state == ConnectState::open &&
                !session.disconnect_sent;
     }
-    // Same as reserve and commit, for a message that flows().
+    // Same as reserve and commit, for a message that may use the ring (may_use_ring).
     [[gnu::always_inline]] std::byte* reserve_in_ring(Bytes length) {
         return out.ring->reserve(length);
     }
@@ -122,7 +122,7 @@ public:
     }
     // Reserves and commits in one call, for short messages (RingWriter::store_short).
     template <typename Fill>
-    [[gnu::always_inline]] bool store_in_ring(MessageHeader& header, Fill&& fill) {
+    [[gnu::always_inline]] bool store_short_into_ring(MessageHeader& header, Fill&& fill) {
         header.sequence = session.next_send;
         if (!out.ring->store_short(header, fill)) [[unlikely]] {
             return false;
@@ -199,7 +199,7 @@ public:
 // Work targets of the peer (peer/work_targets.h).
 inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
     const RingWriter* writer =
-        peer_.out.ring != nullptr ? peer_.out.ring.get() : peer_.connection.ring_paused.get();
+        peer_.out.ring != nullptr ? peer_.out.ring.get() : peer_.connection.ring_closing.get();
     Subchannel* const subchannel = peer_.lanes.find(rail, completion.qp_number);
     if (writer == nullptr || subchannel == nullptr || !writer->poster().posts_to(*subchannel->qp)) {
         return; // of an earlier connection
@@ -212,8 +212,8 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
     }
     if (peer_.out.ring != nullptr) {
         peer_.out.ring->poster().on_completion();
-    } else if (peer_.connection.ring_paused != nullptr) {
-        peer_.connection.ring_paused->poster().on_completion();
+    } else if (peer_.connection.ring_closing != nullptr) {
+        peer_.connection.ring_closing->poster().on_completion();
     }
 }
 

@@ -31,7 +31,7 @@ struct PeerConnection {
     QuietWork quiet_work;            // if so
     RingTarget remote_ring;          // the ring that out.ring writes into, 0 units: none offered
     RingWork ring_work;              // of out.ring
-    std::unique_ptr<RingWriter> ring_paused;    // out.ring, while closing
+    std::unique_ptr<RingWriter> ring_closing;   // out.ring, while closing
     std::unique_ptr<ConnectBody> early_request; // came before the last one was over
     std::uint32_t handshakes_owed = 0;          // bit by MessageType
     ListLink<Peer> owing_link; // linked while a handshake message could not be sent yet

@@ -21,7 +21,7 @@ using StreamChoices = std::array<WayChoice, 3>;
 constexpr Bytes kStreamSizesFrom = 4096;
 constexpr WayChoice::Way kThroughRing = 0; // the other way: fetched by the receiver
 
-// Messages long enough for copy_choice, sent since the peer last sent anything but FINs (`finish`)
+// Messages long enough for learnt_limit, sent since the peer last sent anything but FINs (`finish`)
 // (protocol/eager_tuning.h).
 struct Stream {
     std::uint32_t heard = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // WaitingTransfers: the transfers to one peer that wait to be posted, each in one of these lists:
 //
-//     the line           in the order in which they were started; not offered to a queue pair yet
+//     the start queue    in the order in which they were started; not offered to a queue pair yet
 //     behind subchannel  planned, and the next stripe is for a subchannel that takes no more now
-//     behind disconnect     started after this process has sent the peer its disconnect
+//     behind disconnect  started after this process has sent the peer its disconnect
 //
 // or in a list of the peer's put/get balance (peer/put_get_balance.h), which is not kept here.
 //
@@ -53,8 +53,8 @@ using PostedList = IntrusiveList<PostedTransfer, &PostedTransfer::posted_link>;
 class WaitingTransfers {
 public:
     // Lists; those of subchannels are 0..kMaxSubchannels - 1.
-    static constexpr std::uint8_t kLine = kMaxSubchannels;
-    static constexpr std::uint8_t kBehindDisconnect = kLine + 1;
+    static constexpr std::uint8_t kInOrder = kMaxSubchannels;
+    static constexpr std::uint8_t kBehindDisconnect = kInOrder + 1;
     static constexpr std::uint8_t kPutGetBalance = kBehindDisconnect + 1; // not one of these lists
 
     // Null: none.
@@ -64,7 +64,7 @@ public:
     std::uint32_t blocked() const { return blocked_; }
     bool is_blocked(std::size_t subchannel) const { return (blocked_ >> subchannel & 1) != 0; }
     // Returns true if no transfer waits for room, or for the connection.
-    bool empty() const { return blocked_ == 0 && lists_[kLine].empty(); }
+    bool empty() const { return blocked_ == 0 && lists_[kInOrder].empty(); }
 
     // REQUIRES: the transfer does not wait.
     void add(WaitingTransfer& transfer, std::size_t list) {

@@ -42,18 +42,18 @@ Status ActiveMessages::send(Peer& peer, std::uint8_t tag, const Data& data, User
 bool ActiveMessages::send_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                                 const void* second, Bytes second_bytes) {
     const Bytes bytes = first_bytes + second_bytes;
-    if (peer.flow.copy_choice == nullptr || bytes < CopyChoice::kTimedFrom || bytes > most_) {
+    if (peer.flow.learnt_limit == nullptr || bytes < EagerLimit::kTimedFrom || bytes > most_) {
         return false;
     }
     return eager_tuning_.send_active(peer, bytes, [&] {
-        return put_in_ring(peer, tag, first, first_bytes, second, second_bytes);
+        return copy_into_ring(peer, tag, first, first_bytes, second, second_bytes);
     });
 }
 
-bool ActiveMessages::put_in_ring(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
-                                 const void* second, Bytes second_bytes) {
+bool ActiveMessages::copy_into_ring(Peer& peer, std::uint8_t tag, const void* first,
+                                    Bytes first_bytes, const void* second, Bytes second_bytes) {
     const Bytes bytes = first_bytes + second_bytes;
-    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+    std::byte* to = peer.may_use_ring(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
     if (to == nullptr) [[unlikely]] {
         return false;
     }

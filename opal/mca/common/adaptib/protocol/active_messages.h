@@ -73,9 +73,9 @@ public:
                                                 Bytes first_bytes, const void* second,
                                                 Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
-        return bytes <= peer.out.try_send_active_max &&
-               (store_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
-                put_in_ring(peer, tag, first, first_bytes, second, second_bytes));
+        return bytes < peer.out.try_send_active_below &&
+               (store_short_into_ring(peer, tag, first, first_bytes, second, second_bytes) ||
+                copy_into_ring(peer, tag, first, first_bytes, second, second_bytes));
     }
     // Same for a longer message; may time the copy into the ring.
     bool send_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
@@ -105,27 +105,29 @@ private:
     static MessageHeader header_of(std::uint8_t tag, Bytes bytes) {
         MessageHeader header;
         header.type = MessageType::active;
-        header.flags = tag;
+        header.flags = tag; // only active messages carry their tag in flags
         header.length = static_cast<std::uint32_t>(bytes);
         return header;
     }
-    // Both *_in_ring functions return false if nothing was sent: there is no room now, or something
-    // has to go first. store_in_ring is the fast path, and also refuses for other reasons.
-    [[gnu::always_inline]] static bool store_in_ring(Peer& peer, std::uint8_t tag,
-                                                     const void* first, Bytes first_bytes,
-                                                     const void* second, Bytes second_bytes) {
+    // Both *_into_ring functions return false if nothing was sent: there is no room now, or
+    // something has to go first. store_short_into_ring is the fast path, and also refuses for other
+    // reasons.
+    [[gnu::always_inline]] static bool store_short_into_ring(Peer& peer, std::uint8_t tag,
+                                                             const void* first, Bytes first_bytes,
+                                                             const void* second,
+                                                             Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
-        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
+        if (bytes >= kRetainedFrom || !peer.may_use_ring(bytes)) [[unlikely]] {
             return false;
         }
         MessageHeader header = header_of(tag, bytes);
-        return peer.store_in_ring(header, [&](std::byte* to) {
+        return peer.store_short_into_ring(header, [&](std::byte* to) {
             copy_small(to, first, first_bytes);
             copy_small(to + first_bytes, second, second_bytes);
         });
     }
-    static bool put_in_ring(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
-                            const void* second, Bytes second_bytes);
+    static bool copy_into_ring(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
+                               const void* second, Bytes second_bytes);
     bool transmit_parts(SendRequest& request);
     void note_sent(Peer& peer);
     void end_broken(SendRequest& request, Status status);

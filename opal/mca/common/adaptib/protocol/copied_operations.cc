@@ -37,7 +37,7 @@ Status CopiedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t
     ++peer.transfers.one_sided;
     ++peer.transfers.users;
     ++peer.transfers.rma_operations;
-    RmaOperation& rma = copied.rma;
+    TransferPlan& rma = copied.rma;
     rma.describe(operation, opcode);
     rma.keys_found = peer.session.state == ConnectState::open;
     rma.local = copied.block->data();
@@ -49,7 +49,7 @@ Status CopiedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t
 }
 
 void CopiedOperations::start_block(CopiedOneSided& operation) {
-    RmaOperation& rma = operation.rma;
+    TransferPlan& rma = operation.rma;
     rma.remote = operation.remote + operation.moved;
     rma.length = std::min(block_bytes_, operation.length - operation.moved);
     rma.begin_again();
@@ -62,7 +62,7 @@ void CopiedOperations::start_block(CopiedOneSided& operation) {
 void CopiedOneSided::on_rma_done() { operations.on_block(*this); }
 
 void CopiedOperations::on_block(CopiedOneSided& operation) {
-    RmaOperation& rma = operation.rma;
+    TransferPlan& rma = operation.rma;
     if (!rma.failed) {
         if (rma.opcode != Opcode::write) {
             std::memcpy(operation.local + operation.moved, rma.local, rma.length);

@@ -3,7 +3,7 @@
 // the ring, or from buffer to buffer.
 //
 // Purpose: some copies into the ring are timed, and the peer's eager limit follows from these times
-// (schedule/copy_choice.h).
+// (schedule/eager_limit.h).
 // The limit learned this way is right for latency. In a stream, going from buffer to buffer makes
 // the receiver fetch everything, one message after the other, while the sender has nothing to do.
 // Through the ring both ends copy, and most processors move more data together even if each message
@@ -36,8 +36,8 @@ public:
 
     // Both put a message into the ring by put(), which returns false if there is no room, and may
     // time that. Return false if nothing was sent: the caller sends the message in another way.
-    // REQUIRES: the peer has a copy_choice; `bytes` is at least CopyChoice::kTimedFrom, and for
-    // send() at most CopyChoice::most().
+    // REQUIRES: the peer has a learnt_limit; `bytes` is at least EagerLimit::kTimedFrom, and for
+    // send() at most EagerLimit::most().
     template <typename Put> bool send(Peer& peer, Bytes bytes, const Put& put);
     template <typename Put> bool send_active(Peer& peer, Bytes bytes, const Put& put);
 
@@ -73,8 +73,8 @@ template <typename Put> bool EagerTuning::put_timed(Peer& peer, Bytes bytes, con
     drained.exchange(1, std::memory_order_seq_cst);
     const Nanoseconds end = clock_.now();
     if (peer.out.ring->lapped()) { // in the first lap the kernel still gives the ring memory
-        peer.flow.copy_choice->note(bytes, end - start);
-        peer.flow.eager_limit = peer.flow.copy_choice->limit();
+        peer.flow.learnt_limit->note(bytes, end - start);
+        peer.flow.eager_limit = peer.flow.learnt_limit->limit();
         counters_.eager_limit_bytes = peer.flow.eager_limit;
         ++counters_.copies_timed;
     }
@@ -83,24 +83,25 @@ template <typename Put> bool EagerTuning::put_timed(Peer& peer, Bytes bytes, con
 }
 
 template <typename Put> bool EagerTuning::send(Peer& peer, Bytes bytes, const Put& put) {
-    CopyChoice* choice = peer.flow.copy_choice.get();
+    EagerLimit* learnt = peer.flow.learnt_limit.get();
     const bool streams = streams_through_ring(peer, bytes);
-    if (bytes > choice->limit()) {
-        return choice->explore() ? put_timed(peer, bytes, put) : streams && put();
+    if (bytes > learnt->limit()) {
+        return learnt->explore() ? put_timed(peer, bytes, put) : streams && put();
     }
-    return choice->times() ? put_timed(peer, bytes, put) : put();
+    return learnt->times() ? put_timed(peer, bytes, put) : put();
 }
 
 template <typename Put> bool EagerTuning::send_active(Peer& peer, Bytes bytes, const Put& put) {
-    CopyChoice* choice = peer.flow.copy_choice.get();
-    const bool streamed = peer.flow.streaming;
+    EagerLimit* learnt = peer.flow.learnt_limit.get();
+    const bool streamed = peer.flow.streams_through_ring;
     const bool trial =
         !streamed && active_eager_ > std::max<Bytes>(least_active_eager_, peer.flow.eager_limit);
     if (streams_through_ring(peer, bytes) != streamed) {
         choose_active_eager(peer);
     }
-    const bool timed = peer.flow.streaming && bytes > choice->limit() ? choice->explore()
-                                                                      : trial || choice->times();
+    const bool timed = peer.flow.streams_through_ring && bytes > learnt->limit()
+                           ? learnt->explore()
+                           : trial || learnt->times();
     return timed ? put_timed(peer, bytes, put) : put();
 }
 

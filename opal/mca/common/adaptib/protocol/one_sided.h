@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One-sided operations: the state of a put, get or atomic between its start and its end.
 //
-// Purpose: the records of operations that the fabric executes (OneSided), of waiting ones, whose
-// record lies in their request (ShelvedOneSided), and of atomics that the target's processor
+// Purpose: the records of operations that the fabric executes (OneSidedOperation), of waiting ones,
+// whose record lies in their request (ShelvedOneSided), and of atomics that the target's processor
 // executes (EmulatedAtomic).
 // Ownership: OneSidedOperations and EmulatedAtomics own them; a record lives until its last
 // outstanding work request has completed or was abandoned.
@@ -23,8 +23,8 @@ namespace adaptib {
 class OneSidedOperations;
 
 // A put, get or atomic.
-struct OneSided final : Transfer {
-    OneSided(OneSidedOperations& of, TransferEngine& by, Peer& to)
+struct OneSidedOperation final : Transfer {
+    OneSidedOperation(OneSidedOperations& of, TransferEngine& by, Peer& to)
         : Transfer(by, to), operations(of) {}
     void on_rma_done() override;
     WaitingTransfer& shelve() override;
@@ -39,10 +39,10 @@ struct OneSided final : Transfer {
 // A waiting put, get or atomic of which nothing is posted. Its record lies in the words of its
 // request, so that it takes no memory of the core.
 struct ShelvedOneSided : WaitingTransfer {
-    explicit ShelvedOneSided(OneSided& operation);
+    explicit ShelvedOneSided(OneSidedOperation& operation);
     // Moves the record into `operation`; the caller then destroys this one. REQUIRES: `operation`
     // is new.
-    void restore(OneSided& operation);
+    void restore(OneSidedOperation& operation);
     UserRequest& user() { // its words hold this record
         return *reinterpret_cast<UserRequest*>(reinterpret_cast<std::byte*>(this) -
                                                offsetof(UserRequest, core));

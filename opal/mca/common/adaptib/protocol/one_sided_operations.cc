@@ -60,7 +60,7 @@ OneSidedOperations::OneSidedOperations(const Options& options, const Parts& part
       copied_(options.block_bytes, memory_, transfers_, flush_epochs_, completions_, listener) {}
 
 OneSidedOperations::~OneSidedOperations() {
-    operations_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
+    operations_.for_each([this](OneSidedOperation* operation) { pool_.destroy(operation); });
 }
 
 Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
@@ -95,11 +95,11 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     if (!status.ok()) {
         return status;
     }
-    OneSided* started = pool_.create<OneSided>(*this, transfers_, peer);
+    OneSidedOperation* started = pool_.create<OneSidedOperation>(*this, transfers_, peer);
     if (started == nullptr) {
         return Status::error(Reason::no_memory);
     }
-    RmaOperation& rma = started->rma;
+    TransferPlan& rma = started->rma;
     if (region == nullptr) {
         region = memory_.registered(peer.contact.route.fabric, started->own, operation.local,
                                     operation.bytes, kLocalWrite);
@@ -156,9 +156,9 @@ bool OneSidedOperations::try_rma(Peer& peer, const opal_common_adaptib_one_sided
     return synchronous_.execute_atomic(peer, work, *region, keys);
 }
 
-void OneSided::on_rma_done() { operations.on_done(*this); }
+void OneSidedOperation::on_rma_done() { operations.on_done(*this); }
 
-void OneSidedOperations::on_done(OneSided& operation) {
+void OneSidedOperations::on_done(OneSidedOperation& operation) {
     UserRequest& user = *operation.user;
     const int status = operation.rma.status();
     const Bytes bytes = operation.rma.length;

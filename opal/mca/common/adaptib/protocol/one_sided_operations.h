@@ -150,10 +150,10 @@ public:
     void forget(Peer& peer);
 
     // --- Calls of an operation under way ---------------------------------------------------------
-    void on_done(OneSided& operation);
+    void on_done(OneSidedOperation& operation);
     // Shelves an operation of which nothing is posted and which, if planned, goes over one
     // subchannel. Returns the record that waits: the shelved one, or else the operation itself.
-    WaitingTransfer& shelve(OneSided& operation);
+    WaitingTransfer& shelve(OneSidedOperation& operation);
 
 private:
     bool find_keys(Transfer& transfer) override {
@@ -175,7 +175,7 @@ private:
     FlushEpochs flush_epochs_;
     EmulatedAtomics atomics_;
     CopiedOperations copied_;
-    IdTable<OneSided> operations_;
+    IdTable<OneSidedOperation> operations_;
 };
 
 } // namespace adaptib

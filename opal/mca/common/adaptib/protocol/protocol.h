@@ -33,7 +33,11 @@
 //       shelved.cc             the record of a waiting operation lies in its request
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
-//     transfer_engine.h      posts the stripes of transfers, and sees them complete
+//     transfer_engine.h      posts the stripes of transfers (transfer.h), and sees them complete
+//     back_pressure.h        the bound on memory for unexpected messages
+//     eager_tuning.h         learns the eager limits, and which way a stream takes
+//     completions.h          reports requests that have ended (request.h), each once
+//     flush.h                tells when the operations started before a flush are complete
 //
 // Invariants
 //   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed

@@ -19,7 +19,7 @@ constexpr Bytes kUnknownWindow = 512 * kKiB; // if the rate of a rail is not kno
 constexpr Bytes kLeastWindow = 4 * kKiB;
 constexpr std::uint32_t kRemember = 8;
 
-bool is_atomic(const RmaOperation& rma) {
+bool is_atomic(const TransferPlan& rma) {
     return rma.opcode != Opcode::read && rma.opcode != Opcode::write;
 }
 
@@ -80,14 +80,14 @@ void TransferEngine::look_for_both(const Transfer& transfer) {
 // Returns true if the transfer's direction may post no further stripe now. REQUIRES: the peer has
 // an `put_get_balance`.
 bool TransferEngine::is_full(const Transfer& transfer) const {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const Peer& peer = transfer.peer;
     if (is_atomic(rma)) {
         return false;
     }
     const Direction direction = rma.direction();
-    PutGetBalance& lanes = *peer.transfers.put_get_balance;
-    if (under_way(peer, direction) >= lanes.most(direction) || lanes.is_over(direction)) {
+    PutGetBalance& balance = *peer.transfers.put_get_balance;
+    if (under_way(peer, direction) >= balance.most(direction) || balance.is_over(direction)) {
         return true;
     }
     if (direction == Direction::write || rma.posted == rma.plan.size()) {
@@ -103,8 +103,8 @@ bool TransferEngine::queue_if_full(Transfer& transfer) {
     if (!is_full(transfer)) {
         return false;
     }
-    PutGetBalance& lanes = *transfer.peer.transfers.put_get_balance;
-    TransferList& queued = lanes.of(transfer.rma.direction());
+    PutGetBalance& balance = *transfer.peer.transfers.put_get_balance;
+    TransferList& queued = balance.of(transfer.rma.direction());
     transfer.waits_in = WaitingTransfers::kPutGetBalance;
     if (transfer.rma.posted > 0) {
         queued.push_front(transfer);
@@ -112,18 +112,18 @@ bool TransferEngine::queue_if_full(Transfer& transfer) {
         queued.push_back(transfer);
         ++counters_.transfers_queued;
     }
-    lanes.queued_any = true;
+    balance.queued_any = true;
     return true;
 }
 
 // Posts held transfers: stripes are done, or the connection is gone. If the next transfer finds no
 // room, the rest stays held: a transfer that waits for room is offered in each pass.
 void TransferEngine::release_queued(Peer& peer) {
-    PutGetBalance& lanes = *peer.transfers.put_get_balance;
-    Direction direction = other(lanes.turn);
+    PutGetBalance& balance = *peer.transfers.put_get_balance;
+    Direction direction = other(balance.turn);
     bool room = true;
     for (int in_vain = 0; in_vain < 2 && room; direction = other(direction)) {
-        auto& queued = lanes.of(direction);
+        auto& queued = balance.of(direction);
         auto* const transfer = static_cast<Transfer*>(queued.front());
         if (transfer == nullptr ||
             (peer.session.state == ConnectState::open && is_full(*transfer))) {
@@ -134,25 +134,25 @@ void TransferEngine::release_queued(Peer& peer) {
             room = post_stripes(*transfer) || peer.session.state != ConnectState::open;
         }
     }
-    if (peer.transfers.stripes > 0 || lanes.has_queued()) {
+    if (peer.transfers.stripes > 0 || balance.has_queued()) {
         return;
     }
-    if (lanes.queued_any && !lanes.wanted_both && --lanes.memory == 0) {
+    if (balance.queued_any && !balance.wanted_both && --balance.memory == 0) {
         peer.transfers.put_get_balance.reset();
         return;
     }
-    lanes.queued_any = lanes.wanted_both = false;
+    balance.queued_any = balance.wanted_both = false;
 }
 
-// Moves held transfers to the line: the connection is gone, or about to go. They wait for the next
-// connection, or fail, like others.
+// Moves held transfers to the start queue: the connection is gone, or about to go. They wait for
+// the next connection, or fail, like others.
 void TransferEngine::stop_balancing(Peer& peer) {
     if (peer.transfers.put_get_balance == nullptr) {
         return;
     }
     for (auto& queued : peer.transfers.put_get_balance->queued) {
         while (WaitingTransfer* const first = queued.pop_front()) {
-            wait_in(static_cast<Transfer&>(*first), WaitingTransfers::kLine, Place::last);
+            wait_in(static_cast<Transfer&>(*first), WaitingTransfers::kInOrder, Place::last);
         }
     }
 }

@@ -7,7 +7,7 @@
 namespace adaptib {
 
 void Rendezvous::start_read(ReceiveTransfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     rma.opcode = Opcode::read;
     rma.op_kind = transfer.source.op_kind;
     rma.local = static_cast<std::byte*>(transfer.request->data.base);
@@ -81,7 +81,7 @@ void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes
     block->offset = offset;
     block->length = length;
     block->remote_block = remote_block;
-    RmaOperation& rma = block->rma;
+    TransferPlan& rma = block->rma;
     rma.opcode = Opcode::read;
     rma.op_kind = transfer.source.op_kind;
     rma.remote = remote;

@@ -54,7 +54,7 @@ Status RegionKeys::find(const Peer& peer, const opal_common_adaptib_one_sided_t&
     return find(peer, range, {remote.keys, remote.key_count});
 }
 
-bool RegionKeys::find(Peer& peer, RmaOperation& rma) {
+bool RegionKeys::find(Peer& peer, TransferPlan& rma) {
     if (!rma.one_sided || rma.keys_found || !sees_regions(peer)) {
         return true;
     }
@@ -67,7 +67,7 @@ bool RegionKeys::find(Peer& peer, RmaOperation& rma) {
     return false;
 }
 
-void RegionKeys::refuse(Peer& peer, RmaOperation& rma) {
+void RegionKeys::refuse(Peer& peer, TransferPlan& rma) {
     rma.failed = rma.refused = true;
     report_refused(peer, rma.opcode, rma.length);
 }

@@ -72,9 +72,9 @@ public:
     Status find(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                 opal_common_adaptib_remote_t& remote);
     // Finds the keys for an operation that waited for a connection. Returns false if it is refused.
-    bool find(Peer& peer, RmaOperation& rma);
+    bool find(Peer& peer, TransferPlan& rma);
     // The target has no such memory, or denies access: marks the operation, and reports it.
-    void refuse(Peer& peer, RmaOperation& rma);
+    void refuse(Peer& peer, TransferPlan& rma);
     // Reports once per peer: a program that continues has more such operations.
     void report_refused(Peer& peer, Opcode opcode, Bytes bytes);
 

@@ -68,14 +68,16 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
     transfer->wanted = wanted;
     transfer->id = receives_.add(transfer);
     ++peer.transfers.users;
+    const bool open = peer.session.state == ConnectState::open;
+    if (!open) {
+        undecided_.push_back(*transfer);
+    }
     // Requesting a connection may fail the peer at once, and with it every transfer.
     const std::uint64_t id = transfer->id;
-    undecided_.push_back(*transfer);
     listener_.want_connection(peer);
     if (receives_.find(id) != transfer) {
         return;
     }
-    const bool open = peer.session.state == ConnectState::open;
     if (open ? peer.transfers.yields : !peer.session.connecting()) {
         ask_for_fragments(*transfer);
         return;
@@ -85,7 +87,6 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
                                                 kLocalWrite | kRemoteWrite);
     }
     if (open) {
-        undecided_.remove(*transfer);
         decide(*transfer);
     }
 }
@@ -179,7 +180,7 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
 
 // Takes a FIN: the receiver has read the message, or as much of it as it has room for, or gives up.
 void Rendezvous::on_finish(Peer& peer, const IdBody& body) {
-    ++peer.flow.finishes;
+    ++peer.flow.fins_received;
     SendTransfer* transfer = sends_.find(body.id);
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->pushing ||
         (transfer->cleared && transfer->kind == SourceKind::direct)) {

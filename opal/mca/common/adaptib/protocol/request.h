@@ -117,7 +117,9 @@ make_receive(UserRequest& user, const Envelope& pattern, const Data& data, Peer*
     return *new (user.core) ReceiveRequest(pattern, data, from);
 }
 
-// Completed requests that have not been reported yet, linked through their first core word.
+// Completed requests that have not been reported yet, linked through their first core word. That
+// word holds the envelope of a receive, not its link in the list of posted receives, so cancel() of
+// a completed request is safe.
 class CompletedList {
 public:
     bool empty() const { return first_ == nullptr; }

@@ -3,9 +3,9 @@
 
 namespace adaptib {
 
-bool RingSends::put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
-                            std::int32_t tag, const void* base, Bytes bytes) {
-    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+bool RingSends::copy_into_ring(Peer& peer, std::uint32_t context, std::int32_t source,
+                               std::int32_t tag, const void* base, Bytes bytes) {
+    std::byte* to = peer.may_use_ring(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
     if (to == nullptr) [[unlikely]] {
         return false;
     }

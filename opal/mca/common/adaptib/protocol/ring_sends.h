@@ -26,16 +26,16 @@ public:
     [[gnu::always_inline]] static bool try_send(Peer& peer, const Envelope& envelope,
                                                 const void* base, Bytes bytes) {
         return bytes < peer.out.try_send_below &&
-               (store_in_ring(peer, envelope, base, bytes) ||
-                put_in_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
+               (store_short_into_ring(peer, envelope, base, bytes) ||
+                copy_into_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
     }
     static bool try_send(Peer& peer, const Envelope& envelope, const Data& data) {
         return data.base != nullptr && try_send(peer, envelope, data.base, data.bytes);
     }
     // Sends a message of any length that the ring takes. Takes the envelope in pieces, so that
     // callers on the fast path need not build it in memory.
-    static bool put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
-                            std::int32_t tag, const void* base, Bytes bytes);
+    static bool copy_into_ring(Peer& peer, std::uint32_t context, std::int32_t source,
+                               std::int32_t tag, const void* base, Bytes bytes);
 
 private:
     static MessageHeader eager_header(const Envelope& envelope, Bytes bytes) {
@@ -48,15 +48,16 @@ private:
         return header;
     }
     // Is cheap: refuses longer messages (kRetainedFrom), and whatever needs more than a look at the
-    // cursor. put_in_ring() asks in full: it reads the reader's count, goes on to another lap, and
-    // posts. Another attempt right after it is in vain.
-    [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
-                                                     const void* base, Bytes bytes) {
-        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
+    // cursor. copy_into_ring() asks in full: it reads the reader's count, goes on to another lap,
+    // and posts. Another attempt right after it is in vain.
+    [[gnu::always_inline]] static bool store_short_into_ring(Peer& peer, const Envelope& envelope,
+                                                             const void* base, Bytes bytes) {
+        if (bytes >= kRetainedFrom || !peer.may_use_ring(bytes)) [[unlikely]] {
             return false;
         }
         MessageHeader header = eager_header(envelope, bytes);
-        return peer.store_in_ring(header, [&](std::byte* to) { copy_small(to, base, bytes); });
+        return peer.store_short_into_ring(header,
+                                          [&](std::byte* to) { copy_small(to, base, bytes); });
     }
 };
 

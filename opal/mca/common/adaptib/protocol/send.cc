@@ -24,7 +24,7 @@ Status MessageSends::send(Peer* peer, const Envelope& envelope, const Data& data
         return kOk;
     }
     const Bytes limit =
-        peer->flow.streaming ? peer->flow.copy_choice->most() : peer->flow.eager_limit;
+        peer->flow.streams_through_ring ? peer->flow.learnt_limit->most() : peer->flow.eager_limit;
     if (peer->flow.allowed != Allowance::all) [[unlikely]] {
         SendFlow::announce_if_asked(*peer, request);
     }
@@ -35,14 +35,14 @@ Status MessageSends::send(Peer* peer, const Envelope& envelope, const Data& data
 }
 
 bool MessageSends::send_timed(Peer& peer, const Envelope& envelope, const Data& data) {
-    CopyChoice* choice = peer.flow.copy_choice.get();
-    if (choice == nullptr || data.base == nullptr || data.bytes < CopyChoice::kTimedFrom ||
-        data.bytes > choice->most() || peer.flow.allowed != Allowance::all) {
+    EagerLimit* learnt = peer.flow.learnt_limit.get();
+    if (learnt == nullptr || data.base == nullptr || data.bytes < EagerLimit::kTimedFrom ||
+        data.bytes > learnt->most() || peer.flow.allowed != Allowance::all) {
         return false;
     }
     return eager_tuning_.send(peer, data.bytes, [&] {
-        return RingSends::put_in_ring(peer, envelope.context, envelope.source, envelope.tag,
-                                      data.base, data.bytes);
+        return RingSends::copy_into_ring(peer, envelope.context, envelope.source, envelope.tag,
+                                         data.base, data.bytes);
     });
 }
 

@@ -7,7 +7,7 @@
 
 namespace adaptib {
 
-ShelvedOneSided::ShelvedOneSided(OneSided& operation)
+ShelvedOneSided::ShelvedOneSided(OneSidedOperation& operation)
     : local(operation.rma.local), registration(operation.rma.registration),
       remote(operation.rma.remote), remote_key_count(operation.rma.remote_key_count),
       connection(operation.rma.connection), planned(operation.rma.planned()),
@@ -23,8 +23,8 @@ ShelvedOneSided::ShelvedOneSided(OneSided& operation)
     }
 }
 
-void ShelvedOneSided::restore(OneSided& operation) {
-    RmaOperation& rma = operation.rma;
+void ShelvedOneSided::restore(OneSidedOperation& operation) {
+    TransferPlan& rma = operation.rma;
     operation.user = &user();
     operation.epoch = epoch;
     operation.own.take(own);
@@ -49,13 +49,13 @@ void ShelvedOneSided::restore(OneSided& operation) {
     }
 }
 
-WaitingTransfer& OneSided::shelve() { return operations.shelve(*this); }
+WaitingTransfer& OneSidedOperation::shelve() { return operations.shelve(*this); }
 
-WaitingTransfer& OneSidedOperations::shelve(OneSided& operation) {
-    const RmaOperation& rma = operation.rma;
+WaitingTransfer& OneSidedOperations::shelve(OneSidedOperation& operation) {
+    const TransferPlan& rma = operation.rma;
     const bool whole =
         rma.plan.empty() ? rma.covered == 0 : rma.plan.size() == 1 && rma.covered == rma.length;
-    if (!whole || rma.posted > 0 || rma.outstanding > 0 || !rma.left.empty() ||
+    if (!whole || rma.posted > 0 || rma.outstanding > 0 || !rma.remaining.empty() ||
         !rma.progress.empty()) {
         return operation;
     }
@@ -67,7 +67,7 @@ WaitingTransfer& OneSidedOperations::shelve(OneSided& operation) {
 }
 
 Transfer* OneSidedOperations::unshelve(Peer& peer, WaitingTransfer& record) {
-    OneSided* const operation = pool_.create<OneSided>(*this, transfers_, peer);
+    OneSidedOperation* const operation = pool_.create<OneSidedOperation>(*this, transfers_, peer);
     if (operation == nullptr) {
         return nullptr;
     }

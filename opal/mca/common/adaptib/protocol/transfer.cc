@@ -15,17 +15,24 @@ static_assert(kPathWeights.size() >= kMaxSubchannels);
 
 void TransferEngine::plan(Transfer& transfer) {
     Peer& peer = transfer.peer;
-    collect_subchannel_stats(peer, rails_, subchannel_stats_);
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     rma.connection = peer.connection.number;
-    if (!rma.left.empty()) [[unlikely]] {
+    const Scheduler& scheduler = *peer.lanes.scheduler;
+    if (rma.covered == 0 && scheduler.takes_control_lane(rma.length, peer.lanes.live_bits())) {
+        rma.plan.push_back({scheduler.control_lane(), 0, rma.length});
+        rma.covered = rma.length;
+        ++rma.rounds;
+        return;
+    }
+    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    if (!rma.remaining.empty()) [[unlikely]] {
         plan_left(transfer);
         return;
     }
     TransferShape shape{rma.length, rma.op_kind, rma.direction()};
     if (!rma.planned()) {
-        const PutGetBalance* const lanes = peer.transfers.put_get_balance.get();
-        const Bytes most = lanes == nullptr ? rma.length : lanes->round();
+        const PutGetBalance* const balance = peer.transfers.put_get_balance.get();
+        const Bytes most = balance == nullptr ? rma.length : balance->round();
         rma.round = peer.lanes.scheduler->round(shape, subchannel_stats_, most);
     }
     const Bytes left = rma.length - rma.covered;
@@ -45,8 +52,8 @@ void TransferEngine::plan(Transfer& transfer) {
 
 // Plans what an interrupted plan has left, as one round. REQUIRES: subchannel_stats_ is up to date.
 void TransferEngine::plan_left(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
-    for (const Stripe& piece : rma.left) {
+    TransferPlan& rma = transfer.rma;
+    for (const Stripe& piece : rma.remaining) {
         const std::size_t first = rma.plan.size();
         const TransferShape shape{piece.length, rma.op_kind, rma.direction()};
         transfer.peer.lanes.scheduler->plan(shape, subchannel_stats_, rma.plan);
@@ -54,7 +61,7 @@ void TransferEngine::plan_left(Transfer& transfer) {
             rma.plan[i].offset += piece.offset;
         }
     }
-    rma.left.clear();
+    rma.remaining.clear();
     rma.progress.resize(rma.plan.size(),
                         {.round = rma.rounds, .mix = transfer.peer.lanes.scheduler->mix()});
     ++rma.rounds;
@@ -71,9 +78,9 @@ bool TransferEngine::may_repeat(const Transfer& transfer, WorkStatus status) {
 // Drops the plan; what is left of it is planned again for the next connection. REQUIRES: nothing is
 // outstanding.
 void TransferEngine::interrupt_plan(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     for (; rma.posted < rma.plan.size(); ++rma.posted) {
-        rma.left.push_back(rma.plan[rma.posted]);
+        rma.remaining.push_back(rma.plan[rma.posted]);
     }
     rma.plan.clear();
     rma.progress.clear();
@@ -83,7 +90,7 @@ void TransferEngine::interrupt_plan(Transfer& transfer) {
 // Plans the next round if it is due: a long transfer is planned in rounds, of which two are under
 // way. Returns false if nothing was planned. REQUIRES: all that is planned is posted.
 bool TransferEngine::plan_more(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     if (rma.covered == rma.length || rma.outstanding_bytes > rma.round) {
         return false;
     }
@@ -93,7 +100,7 @@ bool TransferEngine::plan_more(Transfer& transfer) {
 
 // Notes that the next stripe of the plan is posted. `begun`: the start time of its batch.
 void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     if (!rma.progress.empty()) {
         const Stripe& stripe = rma.plan[rma.posted];
         const auto direction = static_cast<std::size_t>(rma.direction());
@@ -124,7 +131,7 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
 
 // Returns false if the put/get balance holds the transfer.
 bool TransferEngine::plan_if_needed(Transfer& transfer) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     if (rma.planned() && rma.connection != transfer.peer.connection.number) [[unlikely]] {
         interrupt_plan(transfer); // the connection was repaired before all was posted
     }
@@ -141,9 +148,10 @@ bool TransferEngine::plan_if_needed(Transfer& transfer) {
 }
 
 // Posts stripes while there is room. Completes the transfer, which may be gone afterwards, if
-// nothing is outstanding and it cannot continue. False: it waits, and so do those behind it.
+// nothing is outstanding and it cannot continue. Returns false if it waits for room or the
+// connection; then those behind it wait, too. (If the put/get balance holds it, they do not.)
 bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     Peer& peer = transfer.peer; // the transfer may be gone when it waits
     const ConnectState state = peer.session.state;
     if (state == ConnectState::failed) {
@@ -210,7 +218,7 @@ bool TransferEngine::find_keys(Transfer& transfer) {
 
 // Posts the next stripe of the plan.
 Status TransferEngine::post_stripe(Transfer& transfer) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const Stripe& stripe = rma.plan[rma.posted];
     Subchannel& subchannel = transfer.peer.lanes.subchannels[stripe.subchannel];
     if (subchannel.remote_rail >= rma.remote_key_count) {
@@ -255,7 +263,7 @@ void TransferEngine::on_work_done(Transfer& transfer, std::uint32_t rail,
 // completes in order. plan.size(): none, the connection is gone.
 std::size_t TransferEngine::stripe_of(const Transfer& transfer, std::uint32_t rail,
                                       const WorkCompletion& completion) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const auto& subchannels = transfer.peer.lanes.subchannels;
     for (std::size_t i = work_number_of(completion.wr_id); i < rma.posted; i += kWorkNumbers) {
         const std::uint32_t at = rma.plan[i].subchannel;
@@ -305,7 +313,7 @@ void TransferEngine::take_time(Transfer& transfer, std::size_t stripe, WorkStatu
 // Tells the scheduler the times of a round, once all its stripes are done. (The next round is
 // planned when most of the one before is done.)
 void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
-    const RmaOperation& rma = transfer.rma;
+    const TransferPlan& rma = transfer.rma;
     const std::uint32_t round = rma.progress[stripe].round;
     std::size_t first = stripe;
     while (first > 0 && rma.progress[first - 1].round == round) {
@@ -359,7 +367,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
     if (transfer.peer.interruption.abandoned) [[unlikely]] {
         return;
     }
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     const bool timed = !rma.progress.empty();
     const std::size_t stripe = stripe_of(transfer, rail, completion);
     if (stripe < rma.plan.size()) {
@@ -387,7 +395,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
         if (stripe < rma.plan.size() && may_repeat(transfer, completion.status)) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[stripe].length;
-            rma.left.push_back(rma.plan[stripe]);
+            rma.remaining.push_back(rma.plan[stripe]);
         } else if (refused) {
             if (stripe < rma.plan.size()) {
                 transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel].refused = true;
@@ -397,7 +405,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
             rma.failed = true;
         }
     }
-    if (!rma.left.empty() && !rma.failed) [[unlikely]] {
+    if (!rma.remaining.empty() && !rma.failed) [[unlikely]] {
         if (rma.outstanding == 0) {
             interrupt_plan(transfer);
             wait_to_post(transfer);
@@ -419,7 +427,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
 // Gives up the outstanding stripes. In a plan without times it is not known which stripes are done:
 // all are repeated, since a read or write may be done twice.
 void TransferEngine::abandon(Transfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     const bool timed = !rma.progress.empty();
     striped_ -= timed ? rma.outstanding : 0;
     outstanding_ -= rma.outstanding;
@@ -435,20 +443,20 @@ void TransferEngine::abandon(Transfer& transfer) {
         return;
     }
     if (!timed) {
-        rma.left.clear();
+        rma.remaining.clear();
     }
     for (std::size_t i = 0; i < rma.posted; ++i) {
         if (!timed || !rma.progress[i].done) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[i].length;
-            rma.left.push_back(rma.plan[i]);
+            rma.remaining.push_back(rma.plan[i]);
         }
     }
     interrupt_plan(transfer);
     wait_to_post(transfer);
 }
 
-// Begins with the last transfer, since each becomes the first of the line. Nothing is posted
+// Begins with the last transfer, since each becomes the first of the start queue. Nothing is posted
 // meanwhile.
 void TransferEngine::abandon(Peer& peer) {
     for (std::size_t left = peer.transfers.posted.size();

@@ -2,8 +2,8 @@
 // Transfer: one contiguous piece of memory that is read, written or operated on at a peer.
 //
 // Purpose: the plan of a transfer and its progress, and the base of the records that own one
-// (rendezvous_transfers.h, one_sided.h). May be allocated: a transfer is rare, and expensive
-// compared with its record.
+// (rendezvous_transfers.h, one_sided.h). Transfers of puts and gets are frequent: their record is
+// pooled, and a plan of one stripe lies in it.
 // Ownership: the protocol's; a transfer lives until its last outstanding work request has completed
 // or was abandoned.
 // Threads: one at a time (the core's lock).
@@ -52,9 +52,10 @@ struct StripeProgress {
     bool done = false;       // it has completed
 };
 
-// A transfer between one contiguous piece of local memory and one of the peer's. Its plan is posted
-// as far as the queue pairs take it, and continues when progress is made.
-struct RmaOperation {
+// Transfer between one contiguous piece of local memory and one of the peer's, its stripes, and how
+// far it is. The stripes are posted as far as the queue pairs take them, the others when progress
+// is made.
+struct TransferPlan {
     Opcode opcode = Opcode::read;
     OpKind op_kind = OpKind::blocking;
     std::byte* local = nullptr;
@@ -65,15 +66,15 @@ struct RmaOperation {
     Bytes length = 0;
     std::uint64_t compare_add = 0; // atomics: as in SendWork
     std::uint64_t swap = 0;
-    std::vector<Stripe> plan;             // empty until the peer is connected
+    StripePlan plan;                      // empty until the peer is connected
     std::vector<StripeProgress> progress; // of each stripe, if stripes are timed
     Bytes covered = 0;                    // bytes in the plan
     Bytes round = 0;                      // length of the next of the rounds that make up the plan
     std::uint32_t rounds = 0;             // rounds planned
-    std::uint32_t connection = 0;         // Peer::connection that the plan is for
-    std::vector<Stripe> left;             // of an interrupted plan: stripes still to be moved
-    std::size_t posted = 0;               // stripes posted
-    std::size_t outstanding = 0;          // stripes posted and not completed
+    std::uint32_t connection = 0;  // PeerConnection::number of the connection that the plan is for
+    std::vector<Stripe> remaining; // of an interrupted plan: stripes still to be moved
+    std::size_t posted = 0;        // stripes posted
+    std::size_t outstanding = 0;   // stripes posted and not completed
     Bytes outstanding_bytes = 0;
     bool failed = false;
     // Put, get and atomic only.
@@ -101,7 +102,7 @@ struct RmaOperation {
     }
     bool planned() const { return !plan.empty(); }
     bool posted_all() const {
-        return planned() && posted == plan.size() && covered == length && left.empty();
+        return planned() && posted == plan.size() && covered == length && remaining.empty();
     }
     bool done() const { return outstanding == 0 && (failed || posted_all()); }
     // Returns the status of the request. REQUIRES: done().
@@ -113,14 +114,14 @@ struct RmaOperation {
     void begin_again() {
         plan.clear();
         progress.clear();
-        left.clear();
+        remaining.clear();
         covered = 0;
         rounds = 0;
         posted = 0;
     }
 };
 
-// Owner of an RmaOperation, told when that is done. It waits in a list (peer/waiting.h) while some
+// Owner of a TransferPlan, told when that is done. It waits in a list (peer/waiting.h) while some
 // of its stripes could not be posted yet.
 class Transfer : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
@@ -133,7 +134,7 @@ public:
 
     TransferEngine& engine;
     Peer& peer;
-    RmaOperation rma;
+    TransferPlan rma;
 
 protected:
     ~Transfer() = default;

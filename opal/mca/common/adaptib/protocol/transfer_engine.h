@@ -119,7 +119,7 @@ private:
     bool may_post(const Peer& peer, std::size_t most) const;
     void post_waiting(Peer& peer, std::size_t most);
     void post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most);
-    void post_line(Peer& peer, std::size_t most);
+    void post_in_order(Peer& peer, std::size_t most);
     bool post_first(Peer& peer, std::size_t list, std::uint32_t offered);
     Transfer* unshelve(Peer& peer, WaitingTransfer& transfer) {
         return transfer.shelved ? operations_.unshelve(peer, transfer)

@@ -2,10 +2,10 @@
 // Transfers that find no room wait (peer/waiting.h), and are posted when there is some.
 //
 // A pass offers the first transfer behind each subchannel, and continues there as long as the queue
-// pair takes transfers; then the line continues, unless all subchannels are blocked. So a pass
-// tries in vain once per subchannel, and a new transfer never does, however many wait. If the bound
-// on outstanding stripes stops transfers, the peers share what is left of it in each pass, and take
-// turns to begin.
+// pair takes transfers; then the start queue (kInOrder), unless all subchannels are blocked. So a
+// pass tries in vain once per subchannel, and a new transfer never does, however many wait. If the
+// bound on outstanding stripes stops transfers, the peers share what is left of it in each pass,
+// and take turns to begin.
 #include <algorithm>
 #include <memory>
 
@@ -15,8 +15,8 @@ namespace adaptib {
 
 namespace {
 
-// Bound on the transfers of the line that a pass plans and then finds to need a blocked subchannel,
-// so that the pass stays short.
+// Bound on the transfers of the start queue that a pass plans and then finds to need a blocked
+// subchannel, so that the pass stays short.
 constexpr int kMostInVain = 256;
 
 } // namespace
@@ -37,7 +37,7 @@ void TransferEngine::start_operation(Transfer& transfer) {
 
 void TransferEngine::start_transfer(Transfer& transfer) {
     if (must_wait(transfer.peer)) [[unlikely]] {
-        wait_in(transfer, WaitingTransfers::kLine, Place::last);
+        wait_in(transfer, WaitingTransfers::kInOrder, Place::last);
     } else {
         post_stripes(transfer);
     }
@@ -47,7 +47,7 @@ void TransferEngine::start_transfer(Transfer& transfer) {
 bool TransferEngine::must_wait(const Peer& peer) const {
     const WaitingTransfers* const waiting = peer.transfers.waiting.get();
     return waiting != nullptr && peer.session.state != ConnectState::failed && !waiting->empty() &&
-           (waiting->first(WaitingTransfers::kLine) != nullptr || all_blocked(peer));
+           (waiting->first(WaitingTransfers::kInOrder) != nullptr || all_blocked(peer));
 }
 
 // Returns true if all subchannels that the connection has are blocked.
@@ -84,12 +84,12 @@ void TransferEngine::list_waiting(Peer& peer, WaitingTransfer& transfer, std::si
     }
 }
 
-// Puts a transfer into the line: at the front if it was planned before, since it is then older than
-// those in the line.
+// Puts a transfer into the start queue: at the front if it was planned before, since it is then
+// older than those in the queue.
 void TransferEngine::wait_to_post(Transfer& transfer) {
     stop_waiting(transfer);
-    const bool begun = transfer.rma.planned() || !transfer.rma.left.empty();
-    wait_in(transfer, WaitingTransfers::kLine, begun ? Place::first : Place::last);
+    const bool begun = transfer.rma.planned() || !transfer.rma.remaining.empty();
+    wait_in(transfer, WaitingTransfers::kInOrder, begun ? Place::first : Place::last);
 }
 
 void TransferEngine::stop_waiting(Transfer& transfer) {
@@ -136,7 +136,7 @@ void TransferEngine::post_waiting(Peer& peer, std::size_t most) {
     for (std::uint32_t i = 0; i < kMaxSubchannels && peer.transfers.waiting->blocked() != 0; ++i) {
         post_behind(peer, (turn + i) % kMaxSubchannels, most);
     }
-    post_line(peer, most);
+    post_in_order(peer, most);
     leave_waiting(peer);
     if (peer.transfers.put_get_balance != nullptr && peer.transfers.put_get_balance->has_queued() &&
         peer.transfers.stripes == 0) {
@@ -166,11 +166,11 @@ void TransferEngine::post_behind(Peer& peer, std::uint32_t subchannel, std::size
     }
 }
 
-void TransferEngine::post_line(Peer& peer, std::size_t most) {
+void TransferEngine::post_in_order(Peer& peer, std::size_t most) {
     bool more = true;
     for (int in_vain = 0; more && in_vain < kMostInVain && may_post(peer, most);) {
         const std::size_t before = outstanding_;
-        more = !all_blocked(peer) && post_first(peer, WaitingTransfers::kLine, kNoSubchannel);
+        more = !all_blocked(peer) && post_first(peer, WaitingTransfers::kInOrder, kNoSubchannel);
         in_vain += outstanding_ == before ? 1 : 0;
     }
 }
@@ -194,7 +194,7 @@ void TransferEngine::start_held(Peer& peer) {
         } else if (Transfer* const transfer = unshelve(peer, *first); transfer != nullptr) {
             start_operation(*transfer);
         } else { // no memory now
-            list_waiting(peer, *first, WaitingTransfers::kLine, Place::last);
+            list_waiting(peer, *first, WaitingTransfers::kInOrder, Place::last);
         }
     }
 }
@@ -205,7 +205,7 @@ void TransferEngine::fail_waiting(Peer& peer) {
     if (peer.transfers.waiting == nullptr) {
         return;
     }
-    for (std::size_t list = 0; list <= WaitingTransfers::kLine; ++list) {
+    for (std::size_t list = 0; list <= WaitingTransfers::kInOrder; ++list) {
         while (WaitingTransfer* const first = peer.transfers.waiting->first(list)) {
             peer.transfers.waiting->remove(*first);
             if (first->shelved) {

@@ -5,7 +5,7 @@
 namespace adaptib {
 
 void Rendezvous::start_write(SendTransfer& transfer) {
-    RmaOperation& rma = transfer.rma;
+    TransferPlan& rma = transfer.rma;
     rma.opcode = Opcode::write;
     rma.local = static_cast<std::byte*>(transfer.request->data.base);
     rma.registration = transfer.memory;

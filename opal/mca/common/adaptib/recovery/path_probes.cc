@@ -27,7 +27,7 @@ bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
            !paths_.rail_down(peer.contact.route.pairs[pair].local);
 }
 
-Nanoseconds PathProbes::give_up_at(const Peer& peer) const {
+Nanoseconds PathProbes::lost_at(const Peer& peer) const {
     Nanoseconds since{0};
     return paths_.without_path(peer, since) ? options_.liveness->ends_at(peer, since)
                                             : Nanoseconds::max();
@@ -36,7 +36,7 @@ Nanoseconds PathProbes::give_up_at(const Peer& peer) const {
 // Returns false if the peer has been given up.
 bool PathProbes::goes_on(Peer& peer, Nanoseconds now) {
     Nanoseconds since{0};
-    if (now < give_up_at(peer) || !paths_.without_path(peer, since) ||
+    if (now < lost_at(peer) || !paths_.without_path(peer, since) ||
         options_.witness->may_live(peer, since)) {
         return true;
     }
@@ -70,7 +70,7 @@ Nanoseconds PathProbes::deadline() {
         if (rests(peer)) {
             return;
         }
-        next = std::min(next, give_up_at(peer));
+        next = std::min(next, lost_at(peer));
         for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
             if (is_asked(peer, pair)) {
                 next = std::min(next, peer.health.paths->records[pair].ask_at);

@@ -90,7 +90,7 @@ public:
 
 private:
     bool is_asked(const Peer& peer, std::size_t pair) const;
-    Nanoseconds give_up_at(const Peer& peer) const;
+    Nanoseconds lost_at(const Peer& peer) const;
     bool goes_on(Peer& peer, Nanoseconds now);
     void ask(Peer& peer, std::size_t pair, Nanoseconds now);
     bool send_question(Peer& peer, std::size_t pair);

@@ -17,7 +17,7 @@ public:
         : min_stripe_(min_stripe), level_(alpha > 0), weights_(alpha, kAgeing) {}
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         shares_.clear();
         PathWeights& weights = weights_.of(transfer.length);
         weights.grow();

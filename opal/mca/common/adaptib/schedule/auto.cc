@@ -43,7 +43,7 @@ public:
     bool learns_from_whole() const override { return several_paths_; }
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         several_paths_ = share_ports(up);
         if (!several_paths_) {
             of_single_paths_->plan(transfer, up, out);

@@ -20,7 +20,7 @@ public:
           weights_(options.alpha, 0.0) {}
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         const std::size_t paths =
             paths_ == 0 ? up.size() : std::min<std::size_t>(paths_, up.size());
         const std::size_t batch =

@@ -15,7 +15,7 @@ public:
         : striped_(make_adaptive(options)), whole_(make_round_robin(options)) {}
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         const bool whole = transfer.op_kind == OpKind::non_blocking;
         (whole ? whole_ : striped_)->plan(transfer, up, out);
     }

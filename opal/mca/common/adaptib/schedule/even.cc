@@ -11,7 +11,7 @@ public:
     explicit Even(std::uint32_t position) : position_(position) {}
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         const Bytes length = transfer.length;
         // Whole cache lines, so that no two parts share one.
         const Bytes part = round_up((length + up.size() - 1) / up.size(), kCacheLine);

@@ -14,7 +14,7 @@ public:
         : position_(options.position), min_stripe_(options.min_stripe) {}
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         shares_.clear();
         for (std::size_t i = 0; i < up.size(); ++i) {
             const SubchannelStats& path = up[(position_ + i) % up.size()];

@@ -16,17 +16,13 @@
 
 namespace adaptib {
 
-// Below this length every transfer takes one subchannel: the atomics of one process have to go
-// through one adapter, and other short transfers gain nothing from a second one.
-constexpr Bytes kLeastSpread = 64;
-
 // Policies that learn plan this much of a transfer at once: a lot compared with the cost of two
 // further stripes, and little compared with the cost of a wrong weight.
 constexpr Bytes kRound = 512 * kKiB;
 
 // Appends [offset, offset + length) over one subchannel, in stripes that it can carry.
 inline void append_stripes(const SubchannelStats& chosen, Bytes offset, Bytes length,
-                           std::vector<Stripe>& out) {
+                           StripePlan& out) {
     for (const Bytes end = offset + length; offset < end;) {
         const Bytes part = std::min(end - offset, chosen.max_stripe);
         out.push_back({chosen.index, offset, part});
@@ -59,7 +55,7 @@ void heaviest_first(std::span<Share> shares);
 // Cuts [0, length) into parts in proportion to the weights, in whole cache lines, heaviest share
 // first. The lightest shares get nothing if their part would be shorter than their least stripe.
 // Sorts `shares`.
-void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);
+void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, StripePlan& out);
 
 // Returns true if several of the paths belong to one port.
 bool share_ports(std::span<const SubchannelStats> up);

@@ -13,7 +13,7 @@ public:
         : next_(position), left_(window), window_(window) {}
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         append_stripes(up[next_ % up.size()], 0, transfer.length, out);
         if (--left_ == 0) {
             left_ = window_;

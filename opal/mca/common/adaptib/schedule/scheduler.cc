@@ -59,7 +59,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<Policy> mu
       multiplexing_(std::move(multiplexing)), striping_(std::move(striping)) {}
 
 void Scheduler::plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-                     std::vector<Stripe>& out) {
+                     StripePlan& out) {
     wants_whole_ = false;
     look_for_returned(up);
     if (news_ >= kNews) [[unlikely]] {

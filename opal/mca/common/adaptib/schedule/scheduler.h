@@ -48,7 +48,7 @@ class Policy {
 public:
     virtual ~Policy() = default;
     virtual void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-                      std::vector<Stripe>& out) = 0;
+                      StripePlan& out) = 0;
     // Learns from the times of stripes. Returns true if they compare several ports (auto), or
     // several paths (the other policies).
     virtual bool learn(std::span<const StripeTime>) { return false; }
@@ -74,6 +74,10 @@ struct PortRate {
     double most = 0;
 };
 
+// Below this length every transfer takes one subchannel, the control lane: the atomics of one
+// process have to go through one adapter, and other short transfers gain nothing from a second one.
+constexpr Bytes kLeastSpread = 64;
+
 class Scheduler {
 public:
     static constexpr std::uint32_t kNews = 8; // lessons between two looks at the control lane
@@ -84,8 +88,12 @@ public:
 
     // Appends stripes that cover [0, length) exactly, in order, none longer than its subchannel's
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
-    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out);
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up, StripePlan& out);
+    // Returns true if plan() would give a transfer of that length, whole, to control_lane(), and
+    // learn nothing new: it is short, and `up` (bits) are the subchannels of the last look.
+    bool takes_control_lane(Bytes length, std::uint64_t up) const {
+        return length < kLeastSpread && up == up_ && news_ < kNews;
+    }
     // Chooses the control lane (control_lane.h) of a new connection: by the measured rates if they
     // count, or by what is known of writes; if none was striped, of both directions at once or of
     // reads. plan() changes the lane when another one was better for some 30 lessons in a row,

@@ -67,7 +67,7 @@ void heaviest_first(std::span<Share> shares) {
     sort_by(shares, [](const Share& share) { return -share.weight; });
 }
 
-void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out) {
+void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, StripePlan& out) {
     heaviest_first(shares);
     double all = 0;
     for (const Share& share : shares) {

@@ -15,7 +15,7 @@ public:
     // Each subchannel gains its rate. The one that has saved most carries the transfer, and pays
     // the sum of all gains.
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
-              std::vector<Stripe>& out) override {
+              StripePlan& out) override {
         double gained = 0;
         const SubchannelStats* chosen = &up[position_ % up.size()];
         for (std::size_t i = 0; i < up.size(); ++i) {

@@ -6,7 +6,7 @@
 // through one event channel, which is read when the fabric is asked for events, and never waited
 // for.
 //
-//     active end (CmConnectParams::asks)                      passive end
+//     active end (CmConnectParams::initiates)                 passive end
 //     create_id, resolve_addr
 //     ADDR_RESOLVED: resolve_route
 //     ROUTE_RESOLVED: connect                 -->    CONNECT_REQUEST, for a waiting queue pair:
@@ -302,7 +302,7 @@ sockaddr_storage RdmaCm::address_of(const WireCmAddress& at) const {
 
 void RdmaCm::cm_connect(VerbsQueuePair& qp, const CmConnectParams& params) {
     Encounter& encounter = encounters_[qp.number()];
-    const bool anew = encounter.qp == nullptr || encounter.params.asks != params.asks ||
+    const bool anew = encounter.qp == nullptr || encounter.params.initiates != params.initiates ||
                       encounter.params.token != params.token;
     drop_id(encounter);
     forget_notices(qp);
@@ -315,7 +315,7 @@ void RdmaCm::cm_connect(VerbsQueuePair& qp, const CmConnectParams& params) {
                               reason_text(status.reason()));
         return;
     }
-    if (params.asks) {
+    if (params.initiates) {
         begin(encounter);
     }
 }
@@ -450,7 +450,7 @@ RdmaCm::Encounter* RdmaCm::whom(const CmEvent& request) {
         return nullptr;
     }
     Encounter& encounter = found->second;
-    const bool expected = !encounter.params.asks && !encounter.cm_connected &&
+    const bool expected = !encounter.params.initiates && !encounter.cm_connected &&
                           encounter.qp->last_state() != QpState::error &&
                           encounter.params.token == introduction.token &&
                           encounter.qp->wanted().remote_qp == request.parameters.qp_num &&
@@ -586,7 +586,7 @@ void RdmaCm::handle(const CmEvent& event) {
 // The passive end just goes on waiting.
 void RdmaCm::failed(Encounter& encounter, const std::string& why) {
     drop_id(encounter);
-    if (encounter.params.asks) {
+    if (encounter.params.initiates) {
         report(EventKind::cm_failed, encounter, "rdma_cm: " + why);
     }
 }

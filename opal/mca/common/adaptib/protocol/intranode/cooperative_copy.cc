@@ -43,9 +43,9 @@ namespace {
 constexpr Bytes kUnit = SharedWork::kUnit;
 constexpr std::uint32_t kLeastPart = 8; // units; a system call for less is expensive
 constexpr Bytes kMaxCooperative = SharedWork::kMostUnits * kUnit;
-// Handicap of 1/kPrice on the way `together`, which takes two processors and has to be clearly
-// faster: it leaves a part of the data in the helper's caches, and so makes later copies alone look
-// slower than they are.
+// Handicap of 1/kPrice on the cooperative way, which takes two processors and has to be clearly
+// faster: it leaves a part of the data in the helper's caches, and so makes later copies by one end
+// look slower than they are.
 constexpr std::int64_t kPrice = 6;
 constexpr std::uint32_t kCrossing = 4; // messages learned apart after one that met the other end's
 
@@ -214,11 +214,11 @@ AnswerSlot* SynchronousRma::offer_cooperative_copy(Peer& peer, const RmaWork& wo
                                                    CooperativeCopyBody& body) {
     const Subchannel* const only = peer.only_subchannel();
     const Registration* const all = memory_.whole(peer.contact.route.fabric);
-    std::byte* const to = only != nullptr && all != nullptr &&
-                                  only->remote_rail < remote_keys.size() &&
-                                  peer.flows(sizeof(CooperativeCopyBody)) && peer.out.ring->direct()
-                              ? peer.reserve_in_ring(sizeof(CooperativeCopyBody))
-                              : nullptr;
+    std::byte* const to =
+        only != nullptr && all != nullptr && only->remote_rail < remote_keys.size() &&
+                peer.may_use_ring(sizeof(CooperativeCopyBody)) && peer.out.ring->direct()
+            ? peer.reserve_in_ring(sizeof(CooperativeCopyBody))
+            : nullptr;
     if (to == nullptr) {
         return nullptr;
     }

@@ -81,7 +81,7 @@ bool SynchronousRma::request_assist(Peer& peer, const RmaWork& work,
     const bool write = work.opcode == Opcode::write;
     const Bytes bytes = sizeof(OperateBody) + (write ? work.length : 0);
     const Subchannel* const only = peer.only_subchannel();
-    if (only == nullptr || only->remote_rail >= remote_keys.size() || !peer.flows(bytes) ||
+    if (only == nullptr || only->remote_rail >= remote_keys.size() || !peer.may_use_ring(bytes) ||
         !peer.out.ring->direct() || (!write && !has_answer_room(peer, work.length))) {
         return false;
     }

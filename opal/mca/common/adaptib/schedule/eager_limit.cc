@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The limit that follows from the measured times (schedule/copy_choice.h).
-#include "schedule/copy_choice.h"
+// The limit that follows from the measured times (schedule/eager_limit.h).
+#include "schedule/eager_limit.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ constexpr double kMargin = 0.1; // a limit changes if it is wrong by more than t
 
 } // namespace
 
-CopyChoice::CopyChoice(const CopyCosts& costs, Bytes start, Bytes most)
+EagerLimit::EagerLimit(const CopyCosts& costs, Bytes start, Bytes most)
     : start_(start), most_(std::max(start, most)), limit_(start) {
     for (std::size_t i = 0; i < bearable_.size(); ++i) {
         const auto left = static_cast<double>((costs.single[i] - costs.plain[i]).count());
@@ -20,7 +20,7 @@ CopyChoice::CopyChoice(const CopyCosts& costs, Bytes start, Bytes most)
     }
 }
 
-bool CopyChoice::explore() {
+bool EagerLimit::explore() {
     if (++since_explored_ < (costs_.known() ? kExploreEvery : explore_soon_)) {
         return false;
     }
@@ -29,7 +29,7 @@ bool CopyChoice::explore() {
     return true;
 }
 
-void CopyChoice::note(Bytes bytes, Nanoseconds took) {
+void EagerLimit::note(Bytes bytes, Nanoseconds took) {
     since_timed_ = 0;
     costs_.add(static_cast<double>(took.count()) / static_cast<double>(bytes));
     if (costs_.known()) {
@@ -39,7 +39,7 @@ void CopyChoice::note(Bytes bytes, Nanoseconds took) {
 
 // Goes through the sizes upwards, and stops at the first one that does not pay: a long copy that
 // happened to be fast when the costs were measured says nothing about shorter ones.
-void CopyChoice::choose() {
+void EagerLimit::choose() {
     const double cost = costs_.median();
     Bytes limit = start_;
     for (std::size_t i = 0; i < bearable_.size() && CopyCosts::kSizes[i] <= most_; ++i) {

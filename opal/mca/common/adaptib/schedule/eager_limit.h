@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CopyChoice: the size up to which messages to a local peer are copied twice, into the peer's ring
+// EagerLimit: the size up to which messages to a local peer are copied twice, into the peer's ring
 // and out of it, instead of once, by a system call.
 //
 // Purpose: the cost of a cache line that the other processor used last cannot be known beforehand:
@@ -32,14 +32,14 @@
 
 namespace adaptib {
 
-class CopyChoice {
+class EagerLimit {
 public:
     // Shorter messages fit the processor's store buffer, so their times say nothing.
     static constexpr Bytes kTimedFrom = 2048;
 
     // `start`: the limit until enough is learnt, and the least limit. `most`: the longest message
     // that a ring can carry.
-    CopyChoice(const CopyCosts& costs, Bytes start, Bytes most);
+    EagerLimit(const CopyCosts& costs, Bytes start, Bytes most);
 
     Bytes limit() const { return limit_; }
     Bytes most() const { return most_; }

@@ -63,7 +63,7 @@ std::uint64_t eager_of(Cores& world, std::size_t bytes, int times,
     return (world.counters(0).ring_sent_bytes - before) / bytes;
 }
 
-TEST(CopyChoiceOfCores, CheapCopiesRaiseTheLimit) {
+TEST(EagerLimitOfCores, CheapCopiesRaiseTheLimit) {
     Options options;
     options.copy_costs = system_calls_of(std::chrono::microseconds{1});
     Cores world(2, options);
@@ -79,7 +79,7 @@ TEST(CopyChoiceOfCores, CheapCopiesRaiseTheLimit) {
         << "it has sent nothing, and knows nothing";
 }
 
-TEST(CopyChoiceOfCores, DearCopiesLeaveItWhereItIs) {
+TEST(EagerLimitOfCores, DearCopiesLeaveItWhereItIs) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
@@ -89,7 +89,7 @@ TEST(CopyChoiceOfCores, DearCopiesLeaveItWhereItIs) {
     EXPECT_LE(eager_of(world, kLong, 512), 4u) << "two that try, and what announces the others";
 }
 
-TEST(CopyChoiceOfCores, SmallRingsBoundIt) {
+TEST(EagerLimitOfCores, SmallRingsBoundIt) {
     Options options;
     options.copy_costs = system_calls_of(std::chrono::microseconds{1});
     options.parameters.ring_bytes = 40000 / 64 * 64;
@@ -98,7 +98,7 @@ TEST(CopyChoiceOfCores, SmallRingsBoundIt) {
     EXPECT_EQ(world.counters(0).eager_limit_bytes, 8192u);
 }
 
-TEST(CopyChoiceOfCores, ALimitThatIsSetStays) {
+TEST(EagerLimitOfCores, ALimitThatIsSetStays) {
     Options options;
     options.copy_costs = system_calls_of(std::chrono::microseconds{1});
     options.parameters.eager_limit = 5000;
@@ -111,7 +111,7 @@ TEST(CopyChoiceOfCores, ALimitThatIsSetStays) {
     EXPECT_LT(eager_of(world, 5001, 20), 1u);
 }
 
-TEST(CopyChoiceOfCores, NothingIsTimedWhereNothingWasMeasured) {
+TEST(EagerLimitOfCores, NothingIsTimedWhereNothingWasMeasured) {
     Cores world(2);
     send_short(world, 0, 4096, kLap);
     send_short(world, 0, kLong, kLap);
@@ -121,7 +121,7 @@ TEST(CopyChoiceOfCores, NothingIsTimedWhereNothingWasMeasured) {
 
 // Timed active messages raise the limit as others do. A message that goes another way makes the
 // core ask now and then for an active one instead, as a trial.
-TEST(CopyChoiceOfCores, ActiveMessagesCount) {
+TEST(EagerLimitOfCores, ActiveMessagesCount) {
     Options options;
     options.copy_costs = system_calls_of(std::chrono::microseconds{1});
     Cores world(2, options);
@@ -155,7 +155,7 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     EXPECT_EQ(slow.eager_tuning().active_eager(), 65536u) << "to be tried";
 }
 
-TEST(CopyChoiceOfCores, StreamsAreCopiedByBothSides) {
+TEST(EagerLimitOfCores, StreamsAreCopiedByBothSides) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
@@ -169,7 +169,7 @@ TEST(CopyChoiceOfCores, StreamsAreCopiedByBothSides) {
     EXPECT_EQ(world.counters(0).eager_limit_bytes, 4096u);
 }
 
-TEST(CopyChoiceOfCores, AStreamWaitsForRoom) {
+TEST(EagerLimitOfCores, AStreamWaitsForRoom) {
     constexpr std::size_t kMessages = 64; // four rings full
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
@@ -218,7 +218,7 @@ std::uint64_t stream(Cores& world, std::size_t bytes, int streams, Nanoseconds t
 constexpr std::uint64_t kStreamed = kMessages - 2;
 constexpr std::uint64_t kTried = 1; // message that explores, for the limit of the latency
 
-TEST(CopyChoiceOfCores, StreamsGoTheWayThatIsFaster) {
+TEST(EagerLimitOfCores, StreamsGoTheWayThatIsFaster) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     const Nanoseconds three{3000};
@@ -235,7 +235,7 @@ TEST(CopyChoiceOfCores, StreamsGoTheWayThatIsFaster) {
     }
 }
 
-TEST(CopyChoiceOfCores, StreamsFollowAChange) {
+TEST(EagerLimitOfCores, StreamsFollowAChange) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     const Nanoseconds three{3000};
@@ -247,7 +247,7 @@ TEST(CopyChoiceOfCores, StreamsFollowAChange) {
     EXPECT_EQ(stream(world, 6000, 1200, three, four), kStreamed);
 }
 
-TEST(CopyChoiceOfCores, FetchingAStreamHasToPay) {
+TEST(EagerLimitOfCores, FetchingAStreamHasToPay) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
@@ -256,7 +256,7 @@ TEST(CopyChoiceOfCores, FetchingAStreamHasToPay) {
         << "a tenth is not enough: the sender is free then";
 }
 
-TEST(CopyChoiceOfCores, StreamsOfSizesAreLearntApart) {
+TEST(EagerLimitOfCores, StreamsOfSizesAreLearntApart) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
@@ -268,7 +268,7 @@ TEST(CopyChoiceOfCores, StreamsOfSizesAreLearntApart) {
 
 // A program that never sends more than a few messages in a row teaches nothing about streams; its
 // messages go as before.
-TEST(CopyChoiceOfCores, ShortStreamsAreNotTimed) {
+TEST(EagerLimitOfCores, ShortStreamsAreNotTimed) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
@@ -282,7 +282,7 @@ TEST(CopyChoiceOfCores, ShortStreamsAreNotTimed) {
     EXPECT_EQ(world.counters(0).streams_timed, 0u);
 }
 
-TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
+TEST(EagerLimitOfCores, ActiveStreamsMoveTheirLimit) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
@@ -329,7 +329,7 @@ int active_stream(Cores& world, Nanoseconds through_ring, Nanoseconds fetched) {
     return through;
 }
 
-TEST(CopyChoiceOfCores, ActiveStreamsGoTheWayThatIsFaster) {
+TEST(EagerLimitOfCores, ActiveStreamsGoTheWayThatIsFaster) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     for (const bool ring : {true, false}) {

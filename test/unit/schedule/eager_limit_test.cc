@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CopyChoice: the limit follows from the measured times, even if some of them are disturbed.
-#include "schedule/copy_choice.h"
+// EagerLimit: the limit follows from the measured times, even if some of them are disturbed.
+#include "schedule/eager_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -26,20 +26,20 @@ CopyCosts costs() {
     return made;
 }
 
-void note(CopyChoice& choice, double ns_a_byte, int times = 7) {
+void note(EagerLimit& learnt, double ns_a_byte, int times = 7) {
     constexpr Bytes kBytes = 4000;
     for (int i = 0; i < times; ++i) {
-        choice.note(kBytes, Nanoseconds{static_cast<std::int64_t>(ns_a_byte * kBytes)});
+        learnt.note(kBytes, Nanoseconds{static_cast<std::int64_t>(ns_a_byte * kBytes)});
     }
 }
 
 Bytes limit_at(double ns_a_byte) {
-    CopyChoice choice(costs(), kStart, kMost);
-    note(choice, ns_a_byte);
-    return choice.limit();
+    EagerLimit learnt(costs(), kStart, kMost);
+    note(learnt, ns_a_byte);
+    return learnt.limit();
 }
 
-TEST(CopyChoice, LimitFollowsFromCosts) {
+TEST(EagerLimit, LimitFollowsFromCosts) {
     EXPECT_EQ(limit_at(0.25), 4096u) << "two copies cost more than one and the system call";
     EXPECT_EQ(limit_at(0.110), 4096u) << "6 KiB: 0.111, but not by the margin";
     EXPECT_EQ(limit_at(0.095), 6144u);
@@ -49,54 +49,54 @@ TEST(CopyChoice, LimitFollowsFromCosts) {
     EXPECT_EQ(limit_at(0.0), 32768u);
 }
 
-TEST(CopyChoice, KnowsNothingAtFirst) {
-    CopyChoice choice(costs(), kStart, kMost);
-    EXPECT_EQ(choice.limit(), kStart);
-    note(choice, 0.0, 6);
-    EXPECT_EQ(choice.limit(), kStart) << "six times are not enough";
-    note(choice, 0.0, 1);
-    EXPECT_EQ(choice.limit(), kMost);
+TEST(EagerLimit, KnowsNothingAtFirst) {
+    EagerLimit learnt(costs(), kStart, kMost);
+    EXPECT_EQ(learnt.limit(), kStart);
+    note(learnt, 0.0, 6);
+    EXPECT_EQ(learnt.limit(), kStart) << "six times are not enough";
+    note(learnt, 0.0, 1);
+    EXPECT_EQ(learnt.limit(), kMost);
 }
 
-TEST(CopyChoice, DoesNotLeaveItsBounds) {
-    CopyChoice small(costs(), kStart, 10000);
+TEST(EagerLimit, DoesNotLeaveItsBounds) {
+    EagerLimit small(costs(), kStart, 10000);
     note(small, 0.0);
     EXPECT_EQ(small.limit(), 8192u) << "the largest size that the ring bears";
-    CopyChoice none(costs(), 1000, 500);
+    EagerLimit none(costs(), 1000, 500);
     note(none, 0.0);
     EXPECT_EQ(none.limit(), 1000u) << "a ring that bears no more than the start";
     EXPECT_EQ(none.most(), 1000u);
-    CopyChoice dear(costs(), 1000, kMost);
+    EagerLimit dear(costs(), 1000, kMost);
     note(dear, 1000.0);
     EXPECT_EQ(dear.limit(), 1000u);
 }
 
-TEST(CopyChoice, OutliersSayNothing) {
-    CopyChoice choice(costs(), kStart, kMost);
+TEST(EagerLimit, OutliersSayNothing) {
+    EagerLimit learnt(costs(), kStart, kMost);
     for (int round = 0; round < 20; ++round) {
-        note(choice, 0.054, 4);
-        note(choice, 1000.0, 3); // another process had its turn
-        EXPECT_EQ(choice.limit(), 16384u);
+        note(learnt, 0.054, 4);
+        note(learnt, 1000.0, 3); // another process had its turn
+        EXPECT_EQ(learnt.limit(), 16384u);
     }
 }
 
-TEST(CopyChoice, FollowsAChange) {
-    CopyChoice choice(costs(), kStart, kMost);
-    note(choice, 0.02);
-    EXPECT_EQ(choice.limit(), 32768u);
-    note(choice, 0.2, 4);
-    EXPECT_EQ(choice.limit(), 4096u) << "the processor moved away: four of seven say so";
-    note(choice, 0.02, 4);
-    EXPECT_EQ(choice.limit(), 32768u);
+TEST(EagerLimit, FollowsAChange) {
+    EagerLimit learnt(costs(), kStart, kMost);
+    note(learnt, 0.02);
+    EXPECT_EQ(learnt.limit(), 32768u);
+    note(learnt, 0.2, 4);
+    EXPECT_EQ(learnt.limit(), 4096u) << "the processor moved away: four of seven say so";
+    note(learnt, 0.02, 4);
+    EXPECT_EQ(learnt.limit(), 32768u);
 }
 
 // Costs around the bound of a size leave the limit where it is.
-TEST(CopyChoice, DoesNotSwing) {
+TEST(EagerLimit, DoesNotSwing) {
     constexpr double kAt8K = 500.0 / 8192 + 0.03;
-    CopyChoice up(costs(), kStart, kMost);
+    EagerLimit up(costs(), kStart, kMost);
     note(up, 0.95 * kAt8K);
     EXPECT_EQ(up.limit(), 6144u);
-    CopyChoice down(costs(), kStart, kMost);
+    EagerLimit down(costs(), kStart, kMost);
     note(down, 0.8 * kAt8K);
     EXPECT_EQ(down.limit(), 8192u);
     for (int round = 0; round < 20; ++round) {
@@ -108,30 +108,30 @@ TEST(CopyChoice, DoesNotSwing) {
 }
 
 // If a system call takes no longer than a copy (a broken clock), the limit stays at its start.
-TEST(CopyChoice, CallsThatCostNothing) {
+TEST(EagerLimit, CallsThatCostNothing) {
     CopyCosts equal;
-    CopyChoice choice(equal, kStart, kMost);
-    note(choice, 0.01);
-    EXPECT_EQ(choice.limit(), kStart);
+    EagerLimit learnt(equal, kStart, kMost);
+    note(learnt, 0.01);
+    EXPECT_EQ(learnt.limit(), kStart);
 }
 
-TEST(CopyChoice, TimesSomeAndTriesSome) {
-    CopyChoice choice(costs(), kStart, kMost);
-    EXPECT_TRUE(choice.times()) << "nothing is known: each is timed";
+TEST(EagerLimit, TimesSomeAndTriesSome) {
+    EagerLimit learnt(costs(), kStart, kMost);
+    EXPECT_TRUE(learnt.times()) << "nothing is known: each is timed";
     int tries = 0;
     for (int i = 0; i < 80; ++i) {
-        tries += choice.explore() ? 1 : 0;
+        tries += learnt.explore() ? 1 : 0;
     }
     EXPECT_EQ(tries, 1 + (80 - 8) / 2) << "the eighth, and each second one behind it";
-    note(choice, 0.2);
+    note(learnt, 0.2);
     int times = 0;
     tries = 0;
     for (int i = 0; i < 25600; ++i) {
-        if (choice.times()) {
+        if (learnt.times()) {
             ++times;
-            note(choice, 0.2, 1);
+            note(learnt, 0.2, 1);
         }
-        tries += choice.explore() ? 1 : 0;
+        tries += learnt.explore() ? 1 : 0;
     }
     EXPECT_EQ(times, 1600);
     EXPECT_EQ(tries, 100);
