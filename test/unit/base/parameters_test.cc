@@ -219,6 +219,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"gid_index", {"4", "2"}},          // IPv4, RoCE v2
         {"if_include", {"1"}},              // a port
         {"paths_per_port", {"2", "8"}},     // 2^LMC; kWorthwhile
+        {"endpoints", {"8"}},               // processors
         {"partition", {"8001"}},            // an example
         {"unexpected_memory", {"16", "1"}}, // MiB, GiB: the bounds of unexpected_memory()
     };
@@ -415,6 +416,19 @@ TEST(Parameters, TheQueueIsAPowerOfTwo) {
             expect_pair_refused(values, "shm_queue_bytes", std::to_string(size + size / 2),
                                 "power of two");
         }
+    }
+}
+
+TEST(Parameters, NumbersOfEndpointsArePowersOfTwo) {
+    Parameters values = default_parameters();
+    std::string text;
+    for (const int good : {0, 1, 2, 4, 8, 16}) {
+        values.endpoints = good;
+        EXPECT_TRUE(check_parameters(values, text)) << text;
+    }
+    for (const int bad : {3, 5, 6, 7, 9, 12, 15}) {
+        values.endpoints = bad;
+        expect_pair_refused(values, "endpoints", std::to_string(bad), "power of two");
     }
 }
 

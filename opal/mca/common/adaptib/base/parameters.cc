@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -201,14 +202,14 @@ constexpr std::array kTable{
         "never, as in a process that yields its processor when idle (mpi_yield_when_idle) or "
         "whose threads call MPI at the same time."},
     opal_common_adaptib_parameter_t{
-        "endpoints", kString, &g_parameters.endpoints, "1", "", "auto|1|2|4|8|16", 3,
+        "endpoints", kInt, &g_parameters.endpoints, "1", "endpoints", "0..16", 3,
         "Independent sets of queues, connections and locks of each process (MTL only). With "
         "several, threads that use different communicators do not wait for each other: a "
         "communicator belongs to one endpoint, in the order in which communicators are made, and "
         "is spread over all if it is made with the info keys mpi_assert_no_any_source and "
         "mpi_assert_no_any_tag. Set it to the number of threads that communicate at the same "
-        "time. auto: the processors that the process may run on, at most 8, if MPI was "
-        "initialized with MPI_THREAD_MULTIPLE, otherwise 1."},
+        "time; must be a power of two. 0: the processors that the process may run on, but no more "
+        "than 8, if MPI was initialized with MPI_THREAD_MULTIPLE, and 1 otherwise."},
     opal_common_adaptib_parameter_t{
         "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
         "Size of the blocks through which non-contiguous data is packed and unpacked in a "
@@ -441,6 +442,11 @@ bool check_pairs(const Parameters& values, std::string& text) {
             "is too small: a segment holds 8388608 bytes of tables, and twice the shared queue "
             "(shm_queue_bytes) and a ring (ring_bytes). Enlarge shm_segment_max, or lower the "
             "others.");
+        return false;
+    }
+    if (values.endpoints > 0 && !std::has_single_bit(static_cast<unsigned>(values.endpoints))) {
+        text = refusal("endpoints", std::to_string(values.endpoints),
+                       "is not a power of two. Choose 1, 2, 4, 8 or 16, or 0.");
         return false;
     }
     return true;

@@ -48,7 +48,7 @@ struct Parameters {
     std::size_t verbs_ring_bytes;
     int ring_max;
     int idle_looks;
-    char* endpoints;
+    int endpoints;
     std::size_t block_bytes;
     int block_depth;
     std::size_t registration_cache;

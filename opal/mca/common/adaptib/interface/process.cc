@@ -166,15 +166,14 @@ void Process::say_pending_now() {
     }
 }
 
-// The parameter has been checked: "auto", or a power of two.
+// The parameter has been checked: 0, or a power of two.
 std::uint32_t Process::wanted_endpoints() const {
-    const std::string_view text = process_parameters().endpoints;
-    const bool threads = environment_.threads != nullptr && *environment_.threads;
-    if (text == "auto") {
-        constexpr std::uint32_t kMost = 8;
-        return threads ? std::min(std::bit_floor(processors()), kMost) : 1;
+    constexpr std::uint32_t kMost = 8; // where nobody has asked for a number
+    if (process_parameters().endpoints > 0) {
+        return static_cast<std::uint32_t>(process_parameters().endpoints);
     }
-    return static_cast<std::uint32_t>(std::atoi(process_parameters().endpoints));
+    const bool threads = environment_.threads != nullptr && *environment_.threads;
+    return threads ? std::min(std::bit_floor(processors()), kMost) : 1;
 }
 
 int Process::open() {

@@ -75,7 +75,7 @@ public:
     void see_threads(const bool* threads);
     // Makes progress of several endpoints; returns the number of events.
     int progress();
-    // Gives the messages to the user that came up while a lock was held. Any thread, without a lock.
+    // Gives the messages to the user that came up while a lock was held. Any thread, without one.
     void say_pending() {
         if (has_pending_.load(std::memory_order_relaxed)) [[unlikely]] {
             say_pending_now();

@@ -18,7 +18,8 @@
 //
 // An operation may pass this check and be refused all the same (the memory was deregistered
 // meanwhile), which fails a queue pair. Only that operation ends with an error; the connection is
-// repaired as after a failed path (PathReactions::on_path_failed). With fault_tolerance off, the peer fails.
+// repaired as after a failed path (PathReactions::on_path_failed). With fault_tolerance off, the
+// peer fails.
 // Ownership: refers to the rails, the counters and the listener.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, peer/, stats/, transfer.h, common_adaptib.h.
