@@ -41,7 +41,7 @@ enum {
 static const double BATCH_SECONDS = 0.05;
 
 static struct {
-    const char* pattern;
+    const char *pattern;
     int threads;
     bool overtaking;
     size_t bytes;
@@ -58,90 +58,99 @@ typedef struct {
     int number;
     MPI_Comm comm;
     int tag;
-    char* out;
-    char* in;
-    MPI_Request* requests;
+    char *out;
+    char *in;
+    MPI_Request *requests;
 } worker_t;
 
-static double seconds(void) {
+static double seconds(void)
+{
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return (double) now.tv_sec + 1e-9 * (double) now.tv_nsec;
 }
 
-static void give_up(const char* what) {
+static void give_up(const char *what)
+{
     fprintf(stderr, "threads: %s\n", what);
     MPI_Abort(MPI_COMM_WORLD, 1);
     exit(1);
 }
 
-static void number(char* buffer, uint32_t value) {
+static void number(char *buffer, uint32_t value)
+{
     if (job.bytes >= sizeof value) {
         memcpy(buffer, &value, sizeof value);
     }
 }
 
-static void check(const char* buffer, uint32_t expected) {
+static void check(const char *buffer, uint32_t expected)
+{
     uint32_t value = expected;
 
     if (job.bytes >= sizeof value) {
         memcpy(&value, buffer, sizeof value);
     }
     if (value != expected) {
-        fprintf(stderr, "threads: message %u arrived as %u\n", (unsigned)value, (unsigned)expected);
+        fprintf(stderr, "threads: message %u arrived as %u\n", (unsigned) value,
+                (unsigned) expected);
         give_up("a message is lost, doubled, or out of order");
     }
 }
 
 /* Messages may overtake each other: each has to arrive once. */
-static void check_window(const worker_t* worker, int peer_slot, uint32_t first) {
-    const char* in = worker->in + (size_t)peer_slot * (size_t)job.window * job.bytes;
+static void check_window(const worker_t *worker, int peer_slot, uint32_t first)
+{
+    const char *in = worker->in + (size_t) peer_slot * (size_t) job.window * job.bytes;
     uint64_t sum = 0;
 
     for (int i = 0; i < job.window; ++i) {
         if (!job.overtaking) {
-            check(in + (size_t)i * job.bytes, first + (uint32_t)i);
+            check(in + (size_t) i * job.bytes, first + (uint32_t) i);
             continue;
         }
-        uint32_t value = first + (uint32_t)i;
+        uint32_t value = first + (uint32_t) i;
         if (job.bytes >= sizeof value) {
-            memcpy(&value, in + (size_t)i * job.bytes, sizeof value);
+            memcpy(&value, in + (size_t) i * job.bytes, sizeof value);
         }
         sum += value;
     }
-    const uint64_t window = (uint64_t)job.window;
+    const uint64_t window = (uint64_t) job.window;
     if (job.overtaking && sum != window * first + window * (window - 1) / 2) {
         give_up("a message is lost or doubled");
     }
 }
 
-static void send_window(worker_t* worker, int peer, uint32_t first) {
+static void send_window(worker_t *worker, int peer, uint32_t first)
+{
     for (int i = 0; i < job.window; ++i) {
-        char* out = worker->out + (size_t)i * job.bytes;
-        number(out, first + (uint32_t)i);
-        MPI_Isend(out, (int)job.bytes, MPI_BYTE, peer, worker->tag, worker->comm,
+        char *out = worker->out + (size_t) i * job.bytes;
+        number(out, first + (uint32_t) i);
+        MPI_Isend(out, (int) job.bytes, MPI_BYTE, peer, worker->tag, worker->comm,
                   &worker->requests[i]);
     }
     MPI_Waitall(job.window, worker->requests, MPI_STATUSES_IGNORE);
 }
 
-static void receive_window(worker_t* worker, int peer, uint32_t first) {
+static void receive_window(worker_t *worker, int peer, uint32_t first)
+{
     for (int i = 0; i < job.window; ++i) {
-        MPI_Irecv(worker->in + (size_t)i * job.bytes, (int)job.bytes, MPI_BYTE, peer, worker->tag,
+        MPI_Irecv(worker->in + (size_t) i * job.bytes, (int) job.bytes, MPI_BYTE, peer, worker->tag,
                   worker->comm, &worker->requests[i]);
     }
     MPI_Waitall(job.window, worker->requests, MPI_STATUSES_IGNORE);
     check_window(worker, 0, first);
 }
 
-static void pairwise(worker_t* worker, int rounds) {
+static void pairwise(worker_t *worker, int rounds)
+{
     const int half = job.ranks / 2;
     const bool sends = job.rank < half;
     const int peer = sends ? job.rank + half : job.rank - half;
 
     for (int round = 0; round < rounds; ++round) {
-        const uint32_t first = (uint32_t)round * (uint32_t)job.window;
+        const uint32_t first = (uint32_t) round * (uint32_t) job.window;
         if (sends) {
             send_window(worker, peer, first);
             MPI_Recv(NULL, 0, MPI_BYTE, peer, worker->tag, worker->comm, MPI_STATUS_IGNORE);
@@ -152,26 +161,27 @@ static void pairwise(worker_t* worker, int rounds) {
     }
 }
 
-static void all(worker_t* worker, int rounds) {
+static void all(worker_t *worker, int rounds)
+{
     for (int round = 0; round < rounds; ++round) {
-        const uint32_t first = (uint32_t)round * (uint32_t)job.window;
+        const uint32_t first = (uint32_t) round * (uint32_t) job.window;
         int posted = 0;
         int slot = 0;
 
         for (int peer = 0; peer < job.ranks; ++peer) {
             for (int i = 0; i < job.window && peer != job.rank; ++i) {
-                const size_t at = (size_t)(slot * job.window + i) * job.bytes;
-                MPI_Irecv(worker->in + at, (int)job.bytes, MPI_BYTE, peer, worker->tag,
+                const size_t at = (size_t) (slot * job.window + i) * job.bytes;
+                MPI_Irecv(worker->in + at, (int) job.bytes, MPI_BYTE, peer, worker->tag,
                           worker->comm, &worker->requests[posted++]);
             }
             slot += peer != job.rank;
         }
         for (int i = 0; i < job.window; ++i) {
-            char* out = worker->out + (size_t)i * job.bytes;
-            number(out, first + (uint32_t)i);
+            char *out = worker->out + (size_t) i * job.bytes;
+            number(out, first + (uint32_t) i);
             for (int peer = 0; peer < job.ranks; ++peer) {
                 if (peer != job.rank) {
-                    MPI_Isend(out, (int)job.bytes, MPI_BYTE, peer, worker->tag, worker->comm,
+                    MPI_Isend(out, (int) job.bytes, MPI_BYTE, peer, worker->tag, worker->comm,
                               &worker->requests[posted++]);
                 }
             }
@@ -183,7 +193,8 @@ static void all(worker_t* worker, int rounds) {
     }
 }
 
-static void exchange(worker_t* worker, int rounds) {
+static void exchange(worker_t *worker, int rounds)
+{
     if (0 == strcmp(job.pattern, "all")) {
         all(worker, rounds);
     } else {
@@ -191,23 +202,26 @@ static void exchange(worker_t* worker, int rounds) {
     }
 }
 
-static int by_value(const void* a, const void* b) {
-    const double first = *(const double*)a;
-    const double second = *(const double*)b;
+static int by_value(const void *a, const void *b)
+{
+    const double first = *(const double *) a;
+    const double second = *(const double *) b;
 
     return (first > second) - (first < second);
 }
 
 /* Messages that all ranks receive in a batch. */
-static double messages_of_batch(void) {
-    const double windows = (double)job.rounds * job.threads * job.window;
+static double messages_of_batch(void)
+{
+    const double windows = (double) job.rounds * job.threads * job.window;
 
     return 0 == strcmp(job.pattern, "all") ? windows * job.ranks * (job.ranks - 1)
                                            : windows * (job.ranks / 2);
 }
 
 /* Only thread 0 of a rank takes part in the ranks' barrier, and only between batches. */
-static void meet(const worker_t* worker) {
+static void meet(const worker_t *worker)
+{
     pthread_barrier_wait(&job.barrier);
     if (0 == worker->number) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -215,7 +229,8 @@ static void meet(const worker_t* worker) {
     pthread_barrier_wait(&job.barrier);
 }
 
-static void measure(worker_t* worker) {
+static void measure(worker_t *worker)
+{
     static double rates[MOST_BATCHES];
 
     for (int batch = -1; batch < job.batches; ++batch) {
@@ -226,22 +241,23 @@ static void measure(worker_t* worker) {
         const double took = seconds() - begin;
         if (0 == worker->number && batch < 0) { /* sets the length of the others */
             const double wanted = BATCH_SECONDS / took * job.rounds;
-            job.rounds = wanted < WINDOWS ? WINDOWS : wanted > 100000 ? 100000 : (int)wanted;
+            job.rounds = wanted < WINDOWS ? WINDOWS : wanted > 100000 ? 100000 : (int) wanted;
             MPI_Bcast(&job.rounds, 1, MPI_INT, 0, MPI_COMM_WORLD);
         } else if (0 == worker->number) {
             rates[batch] = messages_of_batch() / took;
         }
     }
     if (0 == worker->number && 0 == job.rank) {
-        qsort(rates, (size_t)job.batches, sizeof rates[0], by_value);
+        qsort(rates, (size_t) job.batches, sizeof rates[0], by_value);
         printf("rate %.9g\nspread %.9g %.9g\n", rates[job.batches / 2], rates[0],
                rates[job.batches - 1]);
     }
 }
 
-static void* work(void* argument) {
-    worker_t* worker = argument;
-    const size_t messages = (size_t)job.window * (size_t)job.ranks;
+static void *work(void *argument)
+{
+    worker_t *worker = argument;
+    const size_t messages = (size_t) job.window * (size_t) job.ranks;
 
     worker->out = calloc(messages, job.bytes + 1);
     worker->in = calloc(messages, job.bytes + 1);
@@ -256,7 +272,8 @@ static void* work(void* argument) {
     return NULL;
 }
 
-static MPI_Comm communicator(const char* hints) {
+static MPI_Comm communicator(const char *hints)
+{
     MPI_Info info;
     MPI_Comm made;
 
@@ -274,7 +291,8 @@ static MPI_Comm communicator(const char* hints) {
     return made;
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv)
+{
     static worker_t workers[MOST_THREADS];
     pthread_t threads[MOST_THREADS];
     int provided = 0;
@@ -288,7 +306,7 @@ int main(int argc, char** argv) {
     job.pattern = argv[1];
     job.threads = wanted < 1 ? 1 : wanted;
     job.overtaking = 0 == strcmp(argv[4], "overtaking");
-    job.bytes = (size_t)atol(argv[5]);
+    job.bytes = (size_t) atol(argv[5]);
     job.window = atoi(argv[6]);
     job.batches = atoi(argv[7]);
     job.rounds = WINDOWS;
@@ -296,12 +314,12 @@ int main(int argc, char** argv) {
     MPI_Init_thread(&argc, &argv, level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
-    if (provided < level || job.threads > MOST_THREADS || job.batches < 1 || job.window < 1 ||
-        job.batches > MOST_BATCHES || job.ranks < 2 || 0 != job.ranks % 2) {
+    if (provided < level || job.threads > MOST_THREADS || job.batches < 1 || job.window < 1
+        || job.batches > MOST_BATCHES || job.ranks < 2 || 0 != job.ranks % 2) {
         give_up(
             "an even number of ranks, threads that MPI grants, and sensible numbers are needed");
     }
-    pthread_barrier_init(&job.barrier, NULL, (unsigned)job.threads);
+    pthread_barrier_init(&job.barrier, NULL, (unsigned) job.threads);
     const bool each = 0 == strcmp(argv[3], "each");
     for (int i = 0; i < job.threads; ++i) {
         job.comms[i] = each || 0 == i ? communicator(argv[4]) : job.comms[0];

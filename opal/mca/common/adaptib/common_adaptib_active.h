@@ -18,30 +18,30 @@ extern "C" {
 
 /* `data` is valid during the call, which comes from progress, without the lock. The handler may
  * call any function of this interface but progress and core_release. */
-typedef void (*opal_common_adaptib_active_t)(void* context, opal_common_adaptib_peer_t* peer,
-                                             uint8_t tag, const void* data, size_t bytes);
+typedef void (*opal_common_adaptib_active_t)(void *context, opal_common_adaptib_peer_t *peer,
+                                             uint8_t tag, const void *data, size_t bytes);
 
 /* There is one listener; a NULL handler ends it. Without one, messages count as bad packets. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_active_listen(opal_common_adaptib_core_t* core,
+opal_common_adaptib_active_listen(opal_common_adaptib_core_t *core,
                                   opal_common_adaptib_active_t handler,
-                                  void* context) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+                                  void *context) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Length of the longest active message, to any peer, at any time. */
-OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core)
+OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t *core)
     OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Address of the size up to which data is best sent as active messages, for a caller that can
  * transfer it in another way. The size changes as the core learns; the address is valid as long as
  * the core. */
-OPAL_COMMON_ADAPTIB_EXPORT const size_t*
-opal_common_adaptib_active_eager(opal_common_adaptib_core_t* core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+OPAL_COMMON_ADAPTIB_EXPORT const size_t *
+opal_common_adaptib_active_eager(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Tells that `bytes` of data are about to go to the peer in another way; the core learns when to
  * try active messages of that size again. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_active_declined(opal_common_adaptib_core_t* core,
-                                    opal_common_adaptib_peer_t* peer,
+opal_common_adaptib_active_declined(opal_common_adaptib_core_t *core,
+                                    opal_common_adaptib_peer_t *peer,
                                     size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* As opal_common_adaptib_active_send, for a message in two pieces (the second may be empty) that
@@ -49,18 +49,18 @@ opal_common_adaptib_active_declined(opal_common_adaptib_core_t* core,
  * @retval COMPLETE  done
  * @retval AGAIN     not sent; call opal_common_adaptib_active_send, which does not try again */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_active_try_send(opal_common_adaptib_core_t* core,
-                                    opal_common_adaptib_peer_t* peer, uint8_t tag,
-                                    const void* first, size_t first_bytes, const void* second,
+opal_common_adaptib_active_try_send(opal_common_adaptib_core_t *core,
+                                    opal_common_adaptib_peer_t *peer, uint8_t tag,
+                                    const void *first, size_t first_bytes, const void *second,
                                     size_t second_bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* As send. COMPLETE once the data is copied; otherwise the data must stay until request->complete.
  * The peer must not be this process.
  * @retval BAD_PARAM  longer than active_max, or to this process */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_active_send(
-    opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer, uint8_t tag,
-    const opal_common_adaptib_data_t* data,
-    opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint8_t tag,
+    const opal_common_adaptib_data_t *data,
+    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 #ifdef __cplusplus
 }

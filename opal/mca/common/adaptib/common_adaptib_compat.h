@@ -65,9 +65,10 @@
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_local_cid(comm)
 
 /* Copies the value of a key; false if there is none, or it does not fit. */
-static inline bool opal_common_adaptib_info_get(opal_info_t* info, const char* key, char* value,
-                                                size_t size) {
-    opal_cstring_t* text = NULL;
+static inline bool opal_common_adaptib_info_get(opal_info_t *info, const char *key, char *value,
+                                                size_t size)
+{
+    opal_cstring_t *text = NULL;
     int found = 0;
     bool fits = false;
 
@@ -80,14 +81,16 @@ static inline bool opal_common_adaptib_info_get(opal_info_t* info, const char* k
 }
 
 /* True if the data may lie in a device's memory, which only Open MPI's own copy functions reach. */
-static inline bool opal_common_adaptib_on_device(const opal_convertor_t* convertor) {
+static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convertor)
+{
     return 0 != opal_convertor_on_device(convertor);
 }
 
 /* True if no buffer of this process can lie in a device's memory, and no peer can have another byte
  * order. */
-static inline bool opal_common_adaptib_plain_memory(void) {
-    const char* accelerator =
+static inline bool opal_common_adaptib_plain_memory(void)
+{
+    const char *accelerator =
         opal_accelerator_base_selected_component.base_version.mca_component_name;
 
     return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT && 0 == strcmp(accelerator, "null");
@@ -103,12 +106,12 @@ static inline bool opal_common_adaptib_plain_memory(void) {
 #define OPAL_COMMON_ADAPTIB_UINT32 OPAL_UINT32
 
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS bool enable_progress_threads, bool enable_mpi_threads
-#define OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES (void)0
+#define OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES (void) 0
 
 #define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, from, am_tag, segments, count)         \
     do {                                                                                           \
         mca_btl_base_descriptor_t arrived;                                                         \
-        (void)(from);                                                                              \
+        (void) (from);                                                                             \
         arrived.des_segments = (segments);                                                         \
         arrived.des_segment_count = (count);                                                       \
         arrived.des_cbfunc = NULL;                                                                 \
@@ -120,7 +123,7 @@ static inline bool opal_common_adaptib_plain_memory(void) {
     } while (0)
 
 /* Nothing uses the sender. */
-#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) ((void)(peer), NULL)
+#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) ((void) (peer), NULL)
 
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION 0
 
@@ -129,23 +132,26 @@ static inline bool opal_common_adaptib_plain_memory(void) {
 
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_cid(comm)
 
-static inline bool opal_common_adaptib_info_get(opal_info_t* info, const char* key, char* value,
-                                                size_t size) {
+static inline bool opal_common_adaptib_info_get(opal_info_t *info, const char *key, char *value,
+                                                size_t size)
+{
     int found = 0;
 
-    return OPAL_SUCCESS == opal_info_get(info, key, (int)size - 1, value, &found) && 0 != found;
+    return OPAL_SUCCESS == opal_info_get(info, key, (int) size - 1, value, &found) && 0 != found;
 }
 
-static inline bool opal_common_adaptib_on_device(const opal_convertor_t* convertor) {
+static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convertor)
+{
 #if OPAL_CUDA_SUPPORT
     return 0 != (convertor->flags & (CONVERTOR_CUDA | CONVERTOR_CUDA_UNIFIED));
 #else
-    (void)convertor;
+    (void) convertor;
     return false;
 #endif
 }
 
-static inline bool opal_common_adaptib_plain_memory(void) {
+static inline bool opal_common_adaptib_plain_memory(void)
+{
     return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT && !OPAL_CUDA_SUPPORT;
 }
 

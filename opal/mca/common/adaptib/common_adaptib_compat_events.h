@@ -18,11 +18,12 @@
 #include "common_adaptib_compat.h"
 
 static void on_registered(bool listening, size_t handler);
-static void process_ended(const opal_process_name_t* name);
+static void process_ended(const opal_process_name_t *name);
 
 #if OPAL_MAJOR_VERSION >= 5
 
-static void event_ended(const pmix_proc_t* process) {
+static void event_ended(const pmix_proc_t *process)
+{
     opal_process_name_t name;
     pmix_proc_t copy = *process;
     int rc;
@@ -34,23 +35,24 @@ static void event_ended(const pmix_proc_t* process) {
 }
 
 /* Takes the processes that an event is about; if it names none, its source. */
-static void event_came(size_t handler, pmix_status_t event, const pmix_proc_t* source,
-                       pmix_info_t* info, size_t count, pmix_info_t* results, size_t result_count,
-                       pmix_event_notification_cbfunc_fn_t done, void* done_data) {
+static void event_came(size_t handler, pmix_status_t event, const pmix_proc_t *source,
+                       pmix_info_t *info, size_t count, pmix_info_t *results, size_t result_count,
+                       pmix_event_notification_cbfunc_fn_t done, void *done_data)
+{
     bool named = false;
 
-    (void)handler;
-    (void)event;
-    (void)results;
-    (void)result_count;
+    (void) handler;
+    (void) event;
+    (void) results;
+    (void) result_count;
     for (size_t i = 0; i < count; ++i) {
         if (PMIX_CHECK_KEY(&info[i], PMIX_EVENT_AFFECTED_PROC) && PMIX_PROC == info[i].value.type) {
             event_ended(info[i].value.data.proc);
             named = true;
-        } else if (PMIX_CHECK_KEY(&info[i], PMIX_EVENT_AFFECTED_PROCS) &&
-                   PMIX_DATA_ARRAY == info[i].value.type &&
-                   PMIX_PROC == info[i].value.data.darray->type) {
-            const pmix_proc_t* processes = info[i].value.data.darray->array;
+        } else if (PMIX_CHECK_KEY(&info[i], PMIX_EVENT_AFFECTED_PROCS)
+                   && PMIX_DATA_ARRAY == info[i].value.type
+                   && PMIX_PROC == info[i].value.data.darray->type) {
+            const pmix_proc_t *processes = info[i].value.data.darray->array;
 
             for (size_t k = 0; k < info[i].value.data.darray->size; ++k) {
                 event_ended(&processes[k]);
@@ -66,18 +68,21 @@ static void event_came(size_t handler, pmix_status_t event, const pmix_proc_t* s
     }
 }
 
-static void event_registered(pmix_status_t status, size_t handler, void* context) {
-    (void)context;
+static void event_registered(pmix_status_t status, size_t handler, void *context)
+{
+    (void) context;
     on_registered(PMIX_SUCCESS == status, handler);
 }
 
-static void event_deregistered(pmix_status_t status, void* context) {
-    (void)status;
-    (void)context;
+static void event_deregistered(pmix_status_t status, void *context)
+{
+    (void) status;
+    (void) context;
 }
 
 /* Registers before Open MPI's own handler of such events, which passes them on to no other. */
-static bool events_listen(void) {
+static bool events_listen(void)
+{
     static pmix_status_t codes[] = {
         PMIX_ERR_PROC_ABORTED,       PMIX_ERR_PROC_ABORTED_BY_SIG, PMIX_ERR_PROC_TERM_WO_SYNC,
         PMIX_ERR_PROC_KILLED_BY_CMD, PMIX_ERR_EXIT_NONZERO_TERM,   PMIX_EVENT_PROC_TERMINATED,
@@ -86,12 +91,14 @@ static bool events_listen(void) {
     const size_t count = sizeof(codes) / sizeof(codes[0]);
 
     PMIX_INFO_LOAD(&directives[0], PMIX_EVENT_HDLR_PREPEND, NULL, PMIX_BOOL);
-    return PMIX_SUCCESS == PMIx_Register_event_handler(codes, count, directives, 1, event_came,
-                                                       event_registered, NULL);
+    return PMIX_SUCCESS
+           == PMIx_Register_event_handler(codes, count, directives, 1, event_came, event_registered,
+                                          NULL);
 }
 
-static void events_ignore(size_t handler) {
-    (void)PMIx_Deregister_event_handler(handler, event_deregistered, NULL);
+static void events_ignore(size_t handler)
+{
+    (void) PMIx_Deregister_event_handler(handler, event_deregistered, NULL);
 }
 
 #else /* 4.1 */
@@ -99,18 +106,20 @@ static void events_ignore(size_t handler) {
 #include "opal/mca/pmix/base/base.h"
 
 /* Takes the processes that an event is about; if it names none, its source. */
-static void event_came(int event, const opal_process_name_t* source, opal_list_t* info,
-                       opal_list_t* results, opal_pmix_notification_complete_fn_t done,
-                       void* done_data) {
+static void event_came(int event, const opal_process_name_t *source, opal_list_t *info,
+                       opal_list_t *results, opal_pmix_notification_complete_fn_t done,
+                       void *done_data)
+{
     bool named = false;
-    opal_value_t* value;
+    opal_value_t *value;
 
-    (void)event;
-    (void)results;
+    (void) event;
+    (void) results;
     if (NULL != info) {
-        OPAL_LIST_FOREACH(value, info, opal_value_t) {
-            if (NULL != value->key && 0 == strcmp(value->key, OPAL_PMIX_EVENT_AFFECTED_PROC) &&
-                OPAL_NAME == value->type) {
+        OPAL_LIST_FOREACH(value, info, opal_value_t)
+        {
+            if (NULL != value->key && 0 == strcmp(value->key, OPAL_PMIX_EVENT_AFFECTED_PROC)
+                && OPAL_NAME == value->type) {
                 process_ended(&value->data.name);
                 named = true;
             }
@@ -124,23 +133,26 @@ static void event_came(int event, const opal_process_name_t* source, opal_list_t
     }
 }
 
-static void event_registered(int status, size_t handler, void* context) {
-    (void)context;
+static void event_registered(int status, size_t handler, void *context)
+{
+    (void) context;
     on_registered(OPAL_SUCCESS == status, handler);
 }
 
-static void event_deregistered(int status, void* context) {
-    (void)status;
-    (void)context;
+static void event_deregistered(int status, void *context)
+{
+    (void) status;
+    (void) context;
 }
 
 /* Modules that do not pass events on have room for one handler only, which is Open MPI's own. */
-static bool events_listen(void) {
+static bool events_listen(void)
+{
     opal_list_t codes;
-    opal_value_t* code;
+    opal_value_t *code;
 
-    if (NULL == opal_pmix.register_evhandler || NULL == opal_pmix.deregister_evhandler ||
-        opal_pmix_base_register_handler == opal_pmix.register_evhandler) {
+    if (NULL == opal_pmix.register_evhandler || NULL == opal_pmix.deregister_evhandler
+        || opal_pmix_base_register_handler == opal_pmix.register_evhandler) {
         return false;
     }
     OBJ_CONSTRUCT(&codes, opal_list_t);
@@ -154,7 +166,8 @@ static bool events_listen(void) {
     return true;
 }
 
-static void events_ignore(size_t handler) {
+static void events_ignore(size_t handler)
+{
     opal_pmix.deregister_evhandler(handler, event_deregistered, NULL);
 }
 

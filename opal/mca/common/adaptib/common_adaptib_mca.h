@@ -25,7 +25,7 @@ BEGIN_C_DECLS
  * A value that does not parse is remembered, and acquire refuses it.
  * @retval OPAL_SUCCESS, or Open MPI's error when it could not register a row. */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_mca_register(const mca_base_component_t* component);
+opal_common_adaptib_mca_register(const mca_base_component_t *component);
 
 /* @retval OPAL_ERR_NOT_SUPPORTED  this process runs another Open MPI than adaptib was built for, or
  *                                 one that is too old; a message was given. */
@@ -38,7 +38,7 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_version_check(void);
  * @retval OPAL_ERR_*  a message was given; *core is not set. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_acquire(bool threads, bool wanted,
                                                                int stream,
-                                                               opal_common_adaptib_core_t** core);
+                                                               opal_common_adaptib_core_t **core);
 
 /* Tells that traffic will come: from now on the core's messages are shown to the user. */
 OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_selected(void);
@@ -46,9 +46,9 @@ OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_selected(void);
 /* Tells that the job's addresses can be looked up: connects the peers that the parameters want
  * connected from the start. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_mca_connect_start(opal_common_adaptib_core_t* core);
+opal_common_adaptib_mca_connect_start(opal_common_adaptib_core_t *core);
 
-OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_release(opal_common_adaptib_core_t* core);
+OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core);
 
 /* The OPAL_* code of an OPAL_COMMON_ADAPTIB_* value. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_error(int status);
@@ -56,11 +56,12 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_error(int status);
 /* Writes a message for the user to stderr, in one piece: a report as it is; a notice or a failure
  * with a text around it, and once per host if several processes have the same message. */
 OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_say(opal_common_adaptib_severity_t severity,
-                                                            const char* text);
+                                                            const char *text);
 
 /* The core's name of a process. */
-static inline uint64_t opal_common_adaptib_mca_name(opal_process_name_t name) {
-    return ((uint64_t)name.jobid << 32) | name.vpid;
+static inline uint64_t opal_common_adaptib_mca_name(opal_process_name_t name)
+{
+    return ((uint64_t) name.jobid << 32) | name.vpid;
 }
 
 END_C_DECLS

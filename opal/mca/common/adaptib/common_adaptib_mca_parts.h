@@ -18,26 +18,28 @@
 BEGIN_C_DECLS
 
 /* Most bytes of a message. */
-enum { OPAL_COMMON_ADAPTIB_MCA_TEXT = 1024 };
+enum {
+    OPAL_COMMON_ADAPTIB_MCA_TEXT = 1024
+};
 
 /* Shows the user a topic of the help file, with `detail`; once per host. */
-void opal_common_adaptib_mca_say_help(const char* topic, const char* detail);
+void opal_common_adaptib_mca_say_help(const char *topic, const char *detail);
 /* Checks, at the start, for a directory in which the processes of a host can see which messages
  * have been shown. */
 void opal_common_adaptib_mca_see_session(void);
-const char* opal_common_adaptib_mca_host_name(void);
+const char *opal_common_adaptib_mca_host_name(void);
 
 /* Returns false if a parameter's value is refused; a message was given. */
 bool opal_common_adaptib_mca_parameters_good(void);
 
 /* For the core's environment: asks Open MPI to report memory that is unmapped. False: it cannot. */
-bool opal_common_adaptib_mca_watch_memory(void* context);
+bool opal_common_adaptib_mca_watch_memory(void *context);
 /* Sets the core to report that to. Call it with NULL before the core is released, which also ends
  * the reports. */
-void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t* core);
+void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 
 /* Sets the core to report ended processes to. Call it with NULL before the core is released. */
-void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t* core);
+void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t *core);
 
 END_C_DECLS
 

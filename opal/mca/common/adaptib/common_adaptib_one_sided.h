@@ -40,15 +40,15 @@ enum {
  * @retval NO_MEMORY  tables or locked memory are used up; a message was given the first time
  * @retval BAD_PARAM  no such memory */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
-                             uint32_t access, opal_common_adaptib_region_t** region,
-                             opal_common_adaptib_remote_t* remote) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_register(opal_common_adaptib_core_t *core, void *base, size_t bytes,
+                             uint32_t access, opal_common_adaptib_region_t **region,
+                             opal_common_adaptib_remote_t *remote) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Afterwards no peer can reach the memory if it was registered for atomics, as a window is.
  * Otherwise a peer that keeps the description may still reach it: where nothing is pinned, all
  * memory is one region. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
-                               opal_common_adaptib_region_t* region) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_deregister(opal_common_adaptib_core_t *core,
+                               opal_common_adaptib_region_t *region) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 typedef enum {
     OPAL_COMMON_ADAPTIB_PUT,
@@ -61,10 +61,10 @@ typedef enum {
 
 typedef struct {
     opal_common_adaptib_operation_t operation;
-    void* local;
-    opal_common_adaptib_region_t* region; /* of `local`; NULL: the core registers it */
+    void *local;
+    opal_common_adaptib_region_t *region; /* of `local`; NULL: the core registers it */
     uint64_t remote_address;
-    const opal_common_adaptib_remote_t* remote; /* read during the call */
+    const opal_common_adaptib_remote_t *remote; /* read during the call */
     size_t bytes;                               /* atomics: 8 */
     uint64_t operand;
     uint64_t compare;
@@ -73,8 +73,8 @@ typedef struct {
 /* Tries to finish the operation inside the call. Returns COMPLETE, or AGAIN if the caller must use
  * opal_common_adaptib_rma_start (also for invalid operations: that call reports why). */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
-    opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-    const opal_common_adaptib_one_sided_t* operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+    const opal_common_adaptib_one_sided_t *operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Starts the operation. The peer may be this process. The description in `remote` may be that of
  * another region of the target: within a host the core looks up the region that contains the
  * address, and checks the rights that the description names.
@@ -84,17 +84,17 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
  * @retval ERROR      nothing can be registered, not even a block to copy through; a message was
  *                    given */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_rma_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                              const opal_common_adaptib_one_sided_t* operation,
-                              opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_rma_start(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                              const opal_common_adaptib_one_sided_t *operation,
+                              opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Marks for a flush, which waits for the one-sided operations that are started and not complete,
  * however many others follow: the caller takes a mark (0: there are none), and makes progress until
  * the mark is passed. */
-OPAL_COMMON_ADAPTIB_EXPORT uint64_t opal_common_adaptib_flush_mark(opal_common_adaptib_core_t* core)
+OPAL_COMMON_ADAPTIB_EXPORT uint64_t opal_common_adaptib_flush_mark(opal_common_adaptib_core_t *core)
     OPAL_COMMON_ADAPTIB_NOEXCEPT;
 OPAL_COMMON_ADAPTIB_EXPORT bool
-opal_common_adaptib_flush_passed(opal_common_adaptib_core_t* core,
+opal_common_adaptib_flush_passed(opal_common_adaptib_core_t *core,
                                  uint64_t mark) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -44,35 +44,35 @@ typedef enum {
  * @retval COMPLETE  ended, see request->status; request->complete will not be called
  * @retval (< 0)     not started */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                         const opal_common_adaptib_envelope_t* envelope,
-                         const opal_common_adaptib_data_t* data, opal_common_adaptib_mode_t mode,
+opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                         const opal_common_adaptib_envelope_t *envelope,
+                         const opal_common_adaptib_data_t *data, opal_common_adaptib_mode_t mode,
                          opal_common_adaptib_op_kind_t op_kind,
-                         opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+                         opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Fast path without a request: for a contiguous message in standard mode that there is room for
  * now.
  * @retval COMPLETE  done
  * @retval AGAIN     not sent; call opal_common_adaptib_send, with MODE_REFUSED */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_try_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                             uint32_t context, int32_t source, int32_t tag, const void* base,
+opal_common_adaptib_try_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                             uint32_t context, int32_t source, int32_t tag, const void *base,
                              size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* As send; COMPLETE if the message had already arrived. `peer` is the only possible sender, or NULL
  * for any source: the request ends with UNREACHABLE when that peer is lost.
  * @retval UNREACHABLE  the peer is lost, and no message of it has arrived */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                            const opal_common_adaptib_envelope_t* envelope,
-                            const opal_common_adaptib_data_t* data,
-                            opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_receive(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                            const opal_common_adaptib_envelope_t *envelope,
+                            const opal_common_adaptib_data_t *data,
+                            opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Likewise, with contiguous data. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_recv_contig(
-    opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer, uint32_t context,
-    int32_t source, int32_t tag, void* base, size_t bytes,
-    opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint32_t context,
+    int32_t source, int32_t tag, void *base, size_t bytes,
+    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 typedef struct opal_common_adaptib_message opal_common_adaptib_message_t;
 
@@ -89,26 +89,26 @@ typedef struct {
 /* Looks for a message without taking it. `peer` as in receive.
  * @retval SUCCESS, NOT_FOUND, UNREACHABLE */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_probe(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-                          const opal_common_adaptib_envelope_t* envelope,
-                          opal_common_adaptib_probe_t* found) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_probe(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                          const opal_common_adaptib_envelope_t *envelope,
+                          opal_common_adaptib_probe_t *found) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Removes a message from matching; it belongs to the caller until matched_receive. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_probe(
-    opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
-    const opal_common_adaptib_envelope_t* envelope, opal_common_adaptib_probe_t* found,
-    opal_common_adaptib_message_t** message) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+    const opal_common_adaptib_envelope_t *envelope, opal_common_adaptib_probe_t *found,
+    opal_common_adaptib_message_t **message) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* As receive, for a message from matched_probe, which it consumes. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_receive(
-    opal_common_adaptib_core_t* core, opal_common_adaptib_message_t* message,
-    const opal_common_adaptib_data_t* data,
-    opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+    opal_common_adaptib_core_t *core, opal_common_adaptib_message_t *message,
+    const opal_common_adaptib_data_t *data,
+    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Cancels a receive that is not matched yet.
  * @retval SUCCESS    cancelled: status is CANCELLED, complete is not called
  * @retval NOT_FOUND  too late, or a send: the request completes as if cancel had not been called */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
-                           opal_common_adaptib_request_t* request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_cancel(opal_common_adaptib_core_t *core,
+                           opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 #ifdef __cplusplus
 }
