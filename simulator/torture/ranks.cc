@@ -15,7 +15,8 @@ constexpr int kStirPasses = 66 * 1024; // passes after which a core has done all
 } // namespace
 
 Ranks::Ranks(RanksOptions options)
-    : options_(std::move(options)), world_(std::exchange(options_.world, {})) {}
+    : options_(std::move(options)), endpoints_(options_.ranks, options_.endpoints),
+      world_(std::exchange(options_.world, {})) {}
 
 Ranks::~Ranks() {
     for (const std::unique_ptr<Rank>& rank : ranks_) {
@@ -73,8 +74,10 @@ bool Ranks::start(std::string& text) {
         table_.blobs[name(i)] = rank.core->address();
     }
     for (std::size_t i = 0; i < options_.ranks; ++i) {
-        core(i).startup().begin(static_cast<std::uint32_t>(i),
-                                static_cast<std::uint32_t>(options_.ranks));
+        if (endpoints_.index(i) == 0) { // the others connect on demand
+            core(i).startup().begin(endpoints_.process(i),
+                                    static_cast<std::uint32_t>(endpoints_.processes()));
+        }
         if (core(i).deadline() != Nanoseconds::max()) {
             wake(i);
         }

@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "core/core.h"
 #include "simulator/network/world.h"
+#include "simulator/torture/endpoints.h"
 #include "unit/core/address_table.h"
 
 namespace adaptib::sim {
@@ -29,6 +30,8 @@ struct RanksOptions {
     WorldOptions world;
     // Host of each rank; empty: rank i on host i modulo their number.
     std::vector<std::uint32_t> hosts;
+    // Endpoints of each process, whose sum is `ranks`; empty: each rank is a process.
+    std::vector<std::uint32_t> endpoints;
     bool counts_by_host = false; // local ranks count per host, as in a job; else they are the ranks
     Parameters parameters = default_parameters();
     // Changes the parameters of a rank; may be empty.
@@ -63,7 +66,8 @@ public:
 
     // Makes first contact if there was none. Null: the peer cannot be reached.
     Peer* peer(std::size_t from, std::size_t to);
-    static std::uint64_t name(std::size_t rank) { return (std::uint64_t{1} << 32) | rank; }
+    const Endpoints& endpoints() const { return endpoints_; }
+    std::uint64_t name(std::size_t rank) const { return endpoints_.name(rank); }
 
     // Gives the rank a turn at `when`, or as soon as it has time.
     void wake(std::size_t rank, Nanoseconds when = Nanoseconds{0});
@@ -106,6 +110,7 @@ private:
     bool stir();
 
     RanksOptions options_;
+    Endpoints endpoints_;
     World world_;
     test::AddressTable table_;
     std::vector<std::unique_ptr<Rank>> ranks_;
