@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "base/biased_lock.h"
 #include "common_adaptib.h"
@@ -26,6 +27,9 @@ struct opal_common_adaptib_core {
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
     const bool* threads; // several may call at the same time, or there are several endpoints
     bool inside = false; // a thread is in progress
+    // progress() has something to do here: a request is under way, or a call was made since it
+    // looked last. Written with the lock; only if there are several endpoints.
+    std::atomic<bool> wants_progress{false};
     std::unique_ptr<adaptib::Core> core;
 
     adaptib::Process& process;
@@ -44,10 +48,12 @@ struct opal_common_adaptib_core {
 
 namespace adaptib {
 
+// An endpoint that a thread polls: the only one of the process, one that the thread was the last to
+// use, or another thread's.
+enum class Polled : std::uint8_t { only, own, other };
 // Makes progress of one endpoint, as far as no other thread is at it, and calls the completion
 // functions without the lock; returns the number of events. REQUIRES: several threads may call.
-// `helps`: the endpoint is another thread's.
-int progress_with_lock(opal_common_adaptib_core* core, bool helps);
+int progress_with_lock(opal_common_adaptib_core* core, Polled which);
 // Runs the completion functions, without the lock.
 int report_completed(CompletedList& list);
 
@@ -57,6 +63,7 @@ public:
     explicit Guard(opal_common_adaptib_core* core) : core_(*core->threads ? core : nullptr) {
         if (core_ != nullptr) {
             core_->lock.lock();
+            core_->wants_progress.store(true, std::memory_order_relaxed);
         }
     }
     ~Guard() {
@@ -71,12 +78,20 @@ private:
     opal_common_adaptib_core* core_;
 };
 
+// Returns true if a call with this result has left nothing for progress to do.
+inline bool leaves_nothing(int code) { return code == OPAL_COMMON_ADAPTIB_COMPLETE; }
+inline bool leaves_nothing(std::uint64_t) { return false; }
+
 // Calls kCall(core, arguments...). It is inlined twice: without the lock, and in a function of its
 // own with the lock, so that a process with one thread does nothing for it.
 template <auto kCall, typename... Arguments>
 [[gnu::noinline]] auto locked(opal_common_adaptib_core* core, Arguments... arguments) {
-    const Guard guard(core);
-    return kCall(core, arguments...);
+    const std::lock_guard guard(core->lock);
+    const auto result = kCall(core, arguments...);
+    if (!leaves_nothing(result)) {
+        core->wants_progress.store(true, std::memory_order_relaxed);
+    }
+    return result;
 }
 template <auto kCall, typename... Arguments>
 [[gnu::always_inline]] inline auto guarded(opal_common_adaptib_core* core, Arguments... arguments) {
