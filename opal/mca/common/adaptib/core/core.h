@@ -74,8 +74,11 @@ public:
     // message or transfer has found no room, or a connection opens or closes. Otherwise progress()
     // only serves others.
     bool awaits_progress() {
-        return parts_.protocol->awaits_progress() || parts_.connections->has_work() ||
-               parts_.progress->departures().any() || parts_.startup->goes_on();
+        Protocol& protocol = *parts_.protocol;
+        return protocol.receives().posted() > 0 || protocol.awaited() > 0 || protocol.has_work() ||
+               protocol.sends().any_wait() || protocol.one_sided().under_way() > 0 ||
+               parts_.connections->has_work() || parts_.progress->departures().any() ||
+               parts_.startup->goes_on();
     }
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()
     // (max: never). progress() calls run_timers() now and then.

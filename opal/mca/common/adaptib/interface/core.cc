@@ -177,8 +177,8 @@ int adaptib::report_completed(CompletedList& list) {
 
 namespace {
 
-// Returns true if the endpoint is to be polled in the next pass, too. Active messages are served as
-// soon as they arrive.
+// Returns true if the endpoint is to be polled in the next pass, too: a request is under way, or
+// active messages are to be served as soon as they arrive.
 bool still_wants_progress(const opal_common_adaptib_core& core) {
     return core.wants_progress.load(std::memory_order_relaxed) &&
            (core.active != nullptr || core.core->awaits_progress());
@@ -198,7 +198,8 @@ int adaptib::progress_with_lock(opal_common_adaptib_core* core, Polled which) {
         events = progress_once(core, false); // other threads may wait for the lock
         completed = std::exchange(core->protocol->completed(), {});
         if (which != Polled::only) {
-            core->wants_progress.store(events > 0 || still_wants_progress(*core),
+            core->wants_progress.store((events > 0 && completed.empty()) ||
+                                           still_wants_progress(*core),
                                        std::memory_order_relaxed);
         }
     }

@@ -27,8 +27,9 @@ struct opal_common_adaptib_core {
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
     const bool* threads; // several may call at the same time, or there are several endpoints
     bool inside = false; // a thread is in progress
-    // progress() has something to do here: a request is under way, or a call was made since it
-    // looked last. Written with the lock; only if there are several endpoints.
+    // progress() may have something to do here: a request is under way, a call was made since it
+    // looked last, or it has just found something that was no end of a request. Written with the
+    // lock; only if there are several endpoints.
     std::atomic<bool> wants_progress{false};
     std::unique_ptr<adaptib::Core> core;
 

@@ -189,11 +189,6 @@ public:
     bool retry_due() const { return flow_.any_stalled() || transfers_.any_waits(); }
     // Returns true if a pass of progress has more to do than to receive.
     bool has_work() const { return transfers_.work_outstanding() || retry_due(); }
-    // Returns true if a request of the user is under way, or anything has work.
-    bool awaits_progress() const {
-        return receives_.posted() > 0 || awaited() > 0 || has_work() || sends_.any_wait() ||
-               one_sided_.under_way() > 0;
-    }
     void forget(Peer& peer); // at the end: returns the peer's records to the pool
     void update_levels();
 
