@@ -103,6 +103,7 @@ public:
         sim::RanksOptions options;
         options.ranks = program.ranks;
         options.endpoints = program.endpoints;
+        options.one_thread = number(program, "one_thread", 0) != 0;
         options.parameters = program.parameters();
         options.seed = program.schedule;
         if (program.schedule % 2 == 0) { // programs are short, so measurements have to be

@@ -20,6 +20,10 @@ public:
 
     void run() {
         draw_counts();
+        one_thread_ = !program_.world.empty() && random_.below(2) == 0;
+        if (one_thread_) {
+            program_.world.push_back({"one_thread", "1"});
+        }
         std::vector<Operation> all;
         for (Operation& operation : program_.operations) {
             place(operation, all);
@@ -70,7 +74,7 @@ private:
         case Verb::wait:
         case Verb::cancel: operation.rank = of_operation_[operation.id]; break;
         case Verb::compute:
-            if (random_.below(2) == 0) { // its only thread computes
+            if (!one_thread_ && random_.below(2) == 0) { // all threads of the process compute
                 const std::uint32_t process = operation.rank;
                 for (std::uint32_t i = 0; i + 1 < endpoints_.count(process); ++i) {
                     operation.rank = endpoints_.rank(process, i);
@@ -116,6 +120,7 @@ private:
     Program& program_;
     Random random_;
     sim::Endpoints endpoints_;
+    bool one_thread_ = false; // of each process, which has the turns of all its endpoints
     std::map<std::uint32_t, std::uint32_t> of_context_;
     std::map<std::uint32_t, std::uint32_t> of_operation_; // rank of each, by id
     Operation released_;                                  // the last one, before it was placed
