@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "base/biased_lock.h"
 #include "common_adaptib.h"
@@ -61,10 +60,14 @@ int report_completed(CompletedList& list);
 // Takes the lock if several threads may call.
 class Guard {
 public:
-    explicit Guard(opal_common_adaptib_core* core) : core_(*core->threads ? core : nullptr) {
+    // The call may leave something to progress; if not `may_leave`, its caller says so afterwards.
+    explicit Guard(opal_common_adaptib_core* core, bool may_leave = true)
+        : core_(*core->threads ? core : nullptr) {
         if (core_ != nullptr) {
             core_->lock.lock();
-            core_->wants_progress.store(true, std::memory_order_relaxed);
+            if (may_leave) {
+                core_->wants_progress.store(true, std::memory_order_relaxed);
+            }
         }
     }
     ~Guard() {
@@ -87,7 +90,7 @@ inline bool leaves_nothing(std::uint64_t) { return false; }
 // own with the lock, so that a process with one thread does nothing for it.
 template <auto kCall, typename... Arguments>
 [[gnu::noinline]] auto locked(opal_common_adaptib_core* core, Arguments... arguments) {
-    const std::lock_guard guard(core->lock);
+    const Guard guard(core, false);
     const auto result = kCall(core, arguments...);
     if (!leaves_nothing(result)) {
         core->wants_progress.store(true, std::memory_order_relaxed);
