@@ -59,9 +59,13 @@ void World::tell(const char* format, ...) {
 
 World::Attached World::attach(std::uint32_t host) {
     Process& process = *processes_.emplace_back(std::make_unique<Process>(simulator_, host));
+    return {attach(process), &process};
+}
+
+std::unique_ptr<Fabric> World::attach(Process& process) {
     auto fabric = std::make_unique<SimFabric>(*this, process);
     fabrics_.push_back(fabric.get());
-    return {std::move(fabric), &process};
+    return fabric;
 }
 
 void World::leave(SimFabric* fabric) { std::erase(fabrics_, fabric); }

@@ -55,6 +55,8 @@ public:
     };
     // Starts a process on a host. REQUIRES: host < topology().hosts.size().
     Attached attach(std::uint32_t host);
+    // Gives a process one more fabric, for another endpoint of the same thread.
+    std::unique_ptr<Fabric> attach(Process& process);
 
     std::size_t processes() const { return processes_.size(); }
     Process& process(std::size_t number) { return *processes_[number]; } // in the order of attach

@@ -23,7 +23,7 @@ Status Driver::peer(std::uint32_t rank, std::uint32_t to, Peer*& out) {
     if (rank == to) {
         return kOk;
     }
-    const Status status = core(rank).peers().get(name(to), out);
+    const Status status = core(rank).peers().get(endpoints().name(to), out);
     if (status.ok()) {
         peers_[{rank, to}] = out;
     }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/core.h"
+#include "simulator/torture/endpoints.h"
 
 namespace adaptib::torture {
 
@@ -79,7 +80,8 @@ public:
     // Runs progress until all data under way has arrived.
     virtual void settle() = 0;
 
-    static std::uint64_t name(std::uint32_t rank) { return (std::uint64_t{1} << 32) | rank; }
+    // Which ranks are endpoints of the same process, and the names of all.
+    virtual const sim::Endpoints& endpoints() const = 0;
 
     // Runs progress of a rank's core and reports completed requests. Returns the number of events.
     std::size_t progress(std::uint32_t rank);

@@ -135,8 +135,8 @@ void Runner::on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag,
                        const std::byte* bytes, Bytes length) {
     Digest digest;
     digest.add(bytes, length);
-    history_.delivered.push_back({static_cast<std::uint32_t>(from - Driver::name(0)), rank, tag,
-                                  length, digest.value(), now()});
+    history_.delivered.push_back(
+        {driver_->endpoints().rank_named(from), rank, tag, length, digest.value(), now()});
 }
 
 // Releases a peer as MPI_Comm_disconnect requires: only if all operations between the two are

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/process_name.h"
 #include "simulator/torture/payload.h"
 
 namespace adaptib::torture {
@@ -82,6 +83,18 @@ bool read_operation(const std::string& first, std::istringstream& words, Program
     return true;
 }
 
+// REQUIRES: the number of ranks is known.
+bool are_endpoints(const Program& program) {
+    std::uint64_t sum = 0;
+    for (const std::uint32_t count : program.endpoints) {
+        if (count < 1 || count > kMaxEndpoints) {
+            return false;
+        }
+        sum += count;
+    }
+    return sum == program.ranks;
+}
+
 bool read_line(const std::string& line, Program& program) {
     std::istringstream words(line);
     std::string first;
@@ -90,6 +103,12 @@ bool read_line(const std::string& line, Program& program) {
     }
     if (first == "ranks") {
         return static_cast<bool>(words >> program.ranks) && program.ranks > 0;
+    }
+    if (first == "endpoints") {
+        for (std::uint32_t count = 0; words >> count;) {
+            program.endpoints.push_back(count);
+        }
+        return words.eof() && are_endpoints(program);
     }
     if (first == "schedule") {
         return static_cast<bool>(words >> program.schedule);
@@ -109,7 +128,15 @@ bool read_line(const std::string& line, Program& program) {
 
 std::string print(const Program& program) {
     std::ostringstream out;
-    out << "ranks " << program.ranks << "\nschedule " << program.schedule << "\n";
+    out << "ranks " << program.ranks << "\n";
+    if (!program.endpoints.empty()) {
+        out << "endpoints";
+        for (const std::uint32_t count : program.endpoints) {
+            out << " " << count;
+        }
+        out << "\n";
+    }
+    out << "schedule " << program.schedule << "\n";
     for (const auto& [name, list] : kLists) {
         for (const Setting& setting : program.*list) {
             out << name << " " << setting.name << " " << setting.value << "\n";

@@ -5,8 +5,9 @@
 // names another one (wait, cancel) does nothing if that one is missing, and a wait ends by itself
 // after `amount` turns of its rank, so no program can deadlock. At the end a run cancels the
 // remaining receives, and receives the remaining messages.
-// Text: lines "ranks N", "schedule SEED", "parameter NAME VALUE", "world NAME VALUE" (sim_driver.h)
-// and "fault NAME VALUE" (shm_driver.h), then a line for each operation:
+// Text: lines "ranks N", "endpoints N ..." (of each process; their sum is the number of ranks),
+// "schedule SEED", "parameter NAME VALUE", "world NAME VALUE" (sim_driver.h) and "fault NAME VALUE"
+// (shm_driver.h), then a line for each operation:
 //     RANK VERB id=N field=value ...        (fields that are 0 are left out; # begins a comment)
 // Threads: one.
 // May touch: base/, match/envelope.h.
@@ -67,9 +68,10 @@ struct Setting {
 
 struct Program {
     std::uint32_t ranks = 2;
-    std::uint64_t schedule = 1;        // seed of the order of turns, and of payloads
-    std::vector<Setting> settings;     // parameters, by their names in base/parameters.cc
-    std::vector<Setting> world;        // empty: shared memory; else settings of sim_driver.h
+    std::vector<std::uint32_t> endpoints; // of each process, the ranks in turn; empty: one each
+    std::uint64_t schedule = 1;           // seed of the order of turns, and of payloads
+    std::vector<Setting> settings;        // parameters, by their names in base/parameters.cc
+    std::vector<Setting> world;           // empty: shared memory; else settings of sim_driver.h
     std::vector<Setting> faults;       // shared memory: harmless faults, settings of shm_driver.h
     std::vector<Operation> operations; // those of one rank are in their order
 

@@ -14,6 +14,7 @@
 #include "simulator/network/machine.h"
 #include "simulator/torture/payload.h"
 #include "simulator/torture/program.h"
+#include "simulator/torture/spread.h"
 
 namespace adaptib::torture {
 
@@ -47,6 +48,7 @@ public:
         draw_computing();
         draw_memory();
         draw_unexpected();
+        draw_endpoints();
         return std::move(program_);
     }
 
@@ -304,6 +306,14 @@ private:
         Random random(program_.schedule ^ 0x756e6578);
         if (random.below(2) == 0) {
             set("unexpected_memory", std::uint64_t{1} << (8 + random.below(12)));
+        }
+    }
+
+    // Gives a third of the programs processes with several endpoints.
+    void draw_endpoints() {
+        Random random(program_.schedule ^ 0x656e6470);
+        if (random.below(3) == 0) {
+            spread_over_endpoints(program_, random.next());
         }
     }
 

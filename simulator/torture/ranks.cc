@@ -15,7 +15,8 @@ constexpr int kStirPasses = 66 * 1024; // passes after which a core has done all
 } // namespace
 
 Ranks::Ranks(RanksOptions options)
-    : options_(std::move(options)), world_(std::exchange(options_.world, {})) {}
+    : options_(std::move(options)), endpoints_(options_.ranks, options_.endpoints),
+      world_(std::exchange(options_.world, {})) {}
 
 Ranks::~Ranks() {
     for (const std::unique_ptr<Rank>& rank : ranks_) {
@@ -42,7 +43,14 @@ bool Ranks::start(std::string& text) {
         Rank& rank = *ranks_.back();
         const std::uint32_t host =
             options_.hosts.empty() ? static_cast<std::uint32_t>(i % host_count) : options_.hosts[i];
-        World::Attached attached = world_.attach(host);
+        Rank& thread = thread_of(i);
+        thread.endpoints.push_back(&rank);
+        World::Attached attached;
+        if (&thread == &rank) {
+            attached = world_.attach(host);
+        } else {
+            attached = {world_.attach(*thread.process), thread.process};
+        }
         rank.process = attached.process;
         if (options_.wrap) {
             attached.fabric = options_.wrap(i, std::move(attached.fabric));
@@ -69,12 +77,14 @@ bool Ranks::start(std::string& text) {
                  .ok()) {
             return false;
         }
-        rank.process->watch(&rank);
+        rank.process->watch(&thread);
         table_.blobs[name(i)] = rank.core->address();
     }
     for (std::size_t i = 0; i < options_.ranks; ++i) {
-        core(i).startup().begin(static_cast<std::uint32_t>(i),
-                                static_cast<std::uint32_t>(options_.ranks));
+        if (endpoints_.index(i) == 0) { // the others connect on demand
+            core(i).startup().begin(endpoints_.process(i),
+                                    static_cast<std::uint32_t>(endpoints_.processes()));
+        }
         if (core(i).deadline() != Nanoseconds::max()) {
             wake(i);
         }
@@ -103,7 +113,7 @@ void Ranks::Rank::on_activity() {
 }
 
 void Ranks::wake(std::size_t rank, Nanoseconds when) {
-    Rank& at = *ranks_[rank];
+    Rank& at = thread_of(rank);
     when = std::max({when, at.process->now(), at.away_until});
     if (at.in_turn && when == at.process->now()) {
         at.again = true;
@@ -113,7 +123,7 @@ void Ranks::wake(std::size_t rank, Nanoseconds when) {
 }
 
 void Ranks::compute(std::size_t rank, Nanoseconds time) {
-    Rank& at = *ranks_[rank];
+    Rank& at = thread_of(rank);
     at.away_until = std::max(at.process->now(), at.away_until) + time;
     wake(rank, at.away_until);
 }
@@ -121,6 +131,14 @@ void Ranks::compute(std::size_t rank, Nanoseconds time) {
 void Ranks::kill(std::size_t rank) { world_.kill(process(rank)); }
 
 std::size_t Ranks::pass(Rank& rank) {
+    std::size_t events = 0;
+    for (Rank* endpoint : rank.endpoints) {
+        events += pass_of_endpoint(*endpoint);
+    }
+    return events;
+}
+
+std::size_t Ranks::pass_of_endpoint(Rank& rank) {
     const auto rings = static_cast<std::int64_t>(rank.core->ring_poller().polled());
     rank.process->charge(options_.ring_poll * rings / 2);
     const std::size_t events = rank.core->progress();
@@ -143,7 +161,11 @@ bool Ranks::goes_on(const Rank& rank) {
     if (computes(rank)) {
         return false;
     }
-    return rank.vain <= rank.core->ring_poller().cold() || rank.again || rank.process->unseen() > 0;
+    const bool polled_all =
+        std::all_of(rank.endpoints.begin(), rank.endpoints.end(), [&](const Rank* endpoint) {
+            return rank.vain > endpoint->core->ring_poller().cold();
+        });
+    return !polled_all || rank.again || rank.process->unseen() > 0;
 }
 
 void Ranks::turn(Rank& rank) {
@@ -156,12 +178,15 @@ void Ranks::turn(Rank& rank) {
     }
     rank.in_turn = true;
     if (rank.process->idle()) {
-        // An idle rank has polled all the time, in vain.
-        rank.core->protocol().transfers().on_polled();
+        for (Rank* endpoint : rank.endpoints) { // an idle rank has polled all the time, in vain
+            endpoint->core->protocol().transfers().on_polled();
+        }
     }
     rank.process->begin_turn();
-    if (rank.core->deadline() <= rank.process->now()) {
-        rank.core->run_timers();
+    for (Rank* endpoint : rank.endpoints) {
+        if (endpoint->core->deadline() <= rank.process->now()) {
+            endpoint->core->run_timers();
+        }
     }
     int passes = 0;
     std::size_t events = 0;
@@ -174,8 +199,10 @@ void Ranks::turn(Rank& rank) {
     if (goes_on(rank) || computes(rank)) {
         wake(rank.number);
     }
-    if (const Nanoseconds due = rank.core->deadline(); due != Nanoseconds::max()) {
-        wake(rank.number, due);
+    for (Rank* endpoint : rank.endpoints) {
+        if (const Nanoseconds due = endpoint->core->deadline(); due != Nanoseconds::max()) {
+            wake(rank.number, due);
+        }
     }
 }
 
@@ -183,7 +210,7 @@ void Ranks::turn(Rank& rank) {
 // if it does not.
 bool Ranks::stir() {
     for (const std::unique_ptr<Rank>& rank : ranks_) {
-        if (!rank->process->dead() && !computes(*rank)) {
+        if (!rank->endpoints.empty() && !rank->process->dead() && !computes(*rank)) {
             rank->in_turn = true;
             for (int i = 0; i < kStirPasses; ++i) {
                 pass(*rank);

@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "core/core.h"
 #include "simulator/network/world.h"
+#include "simulator/torture/endpoints.h"
 #include "unit/core/address_table.h"
 
 namespace adaptib::sim {
@@ -29,6 +30,9 @@ struct RanksOptions {
     WorldOptions world;
     // Host of each rank; empty: rank i on host i modulo their number.
     std::vector<std::uint32_t> hosts;
+    // Endpoints of each process, whose sum is `ranks`; empty: each rank is a process.
+    std::vector<std::uint32_t> endpoints;
+    bool one_thread = false;     // of each process, which has the turns of all its endpoints
     bool counts_by_host = false; // local ranks count per host, as in a job; else they are the ranks
     Parameters parameters = default_parameters();
     // Changes the parameters of a rank; may be empty.
@@ -63,7 +67,8 @@ public:
 
     // Makes first contact if there was none. Null: the peer cannot be reached.
     Peer* peer(std::size_t from, std::size_t to);
-    static std::uint64_t name(std::size_t rank) { return (std::uint64_t{1} << 32) | rank; }
+    const Endpoints& endpoints() const { return endpoints_; }
+    std::uint64_t name(std::size_t rank) const { return endpoints_.name(rank); }
 
     // Gives the rank a turn at `when`, or as soon as it has time.
     void wake(std::size_t rank, Nanoseconds when = Nanoseconds{0});
@@ -86,11 +91,13 @@ private:
 
         Ranks& ranks;
         std::size_t number;
+        std::vector<Rank*> endpoints; // whose turns are this rank's, with itself; empty: none
         Random random;
         Counters counters;
         std::vector<std::string> messages;
         std::unique_ptr<Core> core;
         Process* process = nullptr;
+        // Of a rank that has turns:
         Nanoseconds away_until{0}; // the rank computes until then
         bool in_turn = false;
         bool again = false;
@@ -98,14 +105,20 @@ private:
     };
     explicit Ranks(RanksOptions options);
     bool start(std::string& text);
+    // The rank that has the turns of this one: of the first endpoint, if there is one thread.
+    Rank& thread_of(std::size_t rank) {
+        return *ranks_[options_.one_thread ? endpoints_.rank(endpoints_.process(rank), 0) : rank];
+    }
     void turn(Rank& rank);
     std::size_t pass(Rank& rank);
+    std::size_t pass_of_endpoint(Rank& rank);
     bool computes(const Rank& rank) { return now_of_world() < rank.away_until; }
     bool goes_on(const Rank& rank);
     Nanoseconds now_of_world() { return world_.simulator().now(); }
     bool stir();
 
     RanksOptions options_;
+    Endpoints endpoints_;
     World world_;
     test::AddressTable table_;
     std::vector<std::unique_ptr<Rank>> ranks_;

@@ -45,7 +45,8 @@ fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
 
 class ShmDriver final : public Driver {
 public:
-    explicit ShmDriver(std::uint64_t seed) : random_(seed) {}
+    explicit ShmDriver(const Program& program)
+        : random_(program.schedule), endpoints_(program.ranks, program.endpoints) {}
 
     bool open(const Program& program, std::string& problem) {
         const Parameters parameters = program.parameters();
@@ -56,7 +57,10 @@ public:
             }
         }
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
-            core(rank).startup().begin(rank, program.ranks);
+            if (endpoints_.index(rank) == 0) { // the others connect on demand
+                core(rank).startup().begin(endpoints_.process(rank),
+                                           static_cast<std::uint32_t>(endpoints_.processes()));
+            }
         }
         // Some ranks have a turn more often than others.
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
@@ -69,6 +73,7 @@ public:
     std::uint32_t ranks() const override { return static_cast<std::uint32_t>(nodes_.size()); }
     Core& core(std::uint32_t rank) override { return *nodes_[rank]->core; }
     Counters& counters(std::uint32_t rank) override { return nodes_[rank]->counters; }
+    const sim::Endpoints& endpoints() const override { return endpoints_; }
     // Leaves out expected messages: a path whose queue pairs did not connect in time, since a rank
     // computed, is made again later; with bounded memory there may be no room for a ring.
     std::vector<std::string> messages() override {
@@ -194,7 +199,7 @@ private:
             fabric = fault::with_faults(std::move(fabric), node.plan, clock_, node.log);
         }
         Core::Environment environment;
-        environment.self = name(rank);
+        environment.self = endpoints_.name(rank);
         environment.local_rank = static_cast<std::uint32_t>(rank);
         environment.host = "host";
         environment.bootstrap = &table_;
@@ -208,11 +213,12 @@ private:
         if (!Core::create(parameters, environment, std::move(fabric), node.core, problem).ok()) {
             return false;
         }
-        table_.blobs[name(rank)] = node.core->address();
+        table_.blobs[endpoints_.name(rank)] = node.core->address();
         return true;
     }
 
     Random random_;
+    sim::Endpoints endpoints_;
     ManualClock clock_;
     test::AddressTable table_;
     std::vector<std::string> messages_;
@@ -227,7 +233,7 @@ private:
 } // namespace
 
 std::unique_ptr<Driver> open_shm(const Program& program, std::string& problem) {
-    auto driver = std::make_unique<ShmDriver>(program.schedule);
+    auto driver = std::make_unique<ShmDriver>(program);
     return driver->open(program, problem) ? std::move(driver) : nullptr;
 }
 

@@ -20,6 +20,7 @@ public:
         while (smaller && trials_ > 0) {
             smaller = drop_operations();
             smaller = drop_ranks() || smaller;
+            smaller = drop_endpoints() || smaller;
             smaller = drop_settings(&Program::settings) || smaller;
             smaller = drop_settings(&Program::world) || smaller;
             smaller = drop_settings(&Program::faults) || smaller;
@@ -79,6 +80,7 @@ private:
         }
         Program smaller = best_;
         smaller.ranks = next;
+        drop_endpoints_of(smaller, number);
         for (Operation& operation : smaller.operations) {
             operation.rank = number[operation.rank];
             if (operation.peer >= 0) {
@@ -87,6 +89,25 @@ private:
             }
         }
         return accept(smaller);
+    }
+
+    // Leaves the processes with the endpoints that are among the ranks `kept`.
+    static void drop_endpoints_of(Program& program,
+                                  const std::map<std::uint32_t, std::uint32_t>& kept) {
+        std::uint32_t rank = 0;
+        for (std::uint32_t& count : program.endpoints) {
+            const auto first = kept.lower_bound(rank);
+            rank += std::exchange(count, 0);
+            count = static_cast<std::uint32_t>(std::distance(first, kept.lower_bound(rank)));
+        }
+        std::erase(program.endpoints, 0u);
+    }
+
+    // Makes each rank a process.
+    bool drop_endpoints() {
+        Program smaller = best_;
+        smaller.endpoints.clear();
+        return !best_.endpoints.empty() && accept(smaller);
     }
 
     bool drop_settings(std::vector<Setting> Program::*list) {

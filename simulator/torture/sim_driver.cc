@@ -102,6 +102,8 @@ public:
     bool open(const Program& program, std::string& problem) {
         sim::RanksOptions options;
         options.ranks = program.ranks;
+        options.endpoints = program.endpoints;
+        options.one_thread = number(program, "one_thread", 0) != 0;
         options.parameters = program.parameters();
         options.seed = program.schedule;
         if (program.schedule % 2 == 0) { // programs are short, so measurements have to be
@@ -114,9 +116,11 @@ public:
             return false;
         }
         Random random(program.schedule);
-        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
-            options.hosts.push_back(
-                static_cast<std::uint32_t>(random.below(options.world.topology.hosts.size())));
+        const sim::Endpoints endpoints(program.ranks, program.endpoints);
+        for (std::uint32_t process = 0; process < endpoints.processes(); ++process) {
+            const std::uint64_t host = random.below(options.world.topology.hosts.size());
+            options.hosts.insert(options.hosts.end(), endpoints.count(process),
+                                 static_cast<std::uint32_t>(host));
         }
         options.program = [this](std::size_t rank) {
             if (turn) {
@@ -140,6 +144,7 @@ public:
     std::uint32_t ranks() const override { return static_cast<std::uint32_t>(ranks_->size()); }
     Core& core(std::uint32_t rank) override { return ranks_->core(rank); }
     Counters& counters(std::uint32_t rank) override { return ranks_->counters(rank); }
+    const sim::Endpoints& endpoints() const override { return ranks_->endpoints(); }
     std::vector<std::string> messages() override {
         std::vector<std::string> all;
         for (std::uint32_t rank = 0; rank < ranks(); ++rank) {

@@ -58,6 +58,7 @@ public:
     std::uint32_t ranks() const override { return below_->ranks(); }
     Core& core(std::uint32_t rank) override { return below_->core(rank); }
     Counters& counters(std::uint32_t rank) override { return below_->counters(rank); }
+    const sim::Endpoints& endpoints() const override { return below_->endpoints(); }
     std::vector<std::string> messages() override { return below_->messages(); }
     void wake(std::uint32_t rank, std::uint64_t ticks) override { below_->wake(rank, ticks); }
     void compute(std::uint32_t rank, std::uint64_t ticks) override { below_->compute(rank, ticks); }

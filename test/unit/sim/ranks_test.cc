@@ -149,6 +149,26 @@ TEST(Ranks, AMessageIntoAnIdleRingIsSeenAtOnce) {
     }
 }
 
+// One thread has the turns of all endpoints of a process, and while it computes, none has any.
+TEST(Ranks, EndpointsOfOneThreadShareItsTime) {
+    RanksOptions options = two_hosts(4);
+    options.endpoints = {2, 2};
+    options.hosts = {0, 0, 1, 1};
+    options.one_thread = true;
+    const auto ranks = make(std::move(options));
+    EXPECT_EQ(&ranks->process(0), &ranks->process(1));
+    EXPECT_NE(&ranks->process(1), &ranks->process(2));
+    for (const std::size_t endpoint : {0u, 1u}) {
+        carry(*ranks, endpoint, 2 + endpoint, 8);
+        carry(*ranks, 2 + endpoint, endpoint, 100'000);
+    }
+    const Nanoseconds computes = std::chrono::milliseconds{3};
+    const Nanoseconds begin = ranks->now(0);
+    ranks->compute(0, computes);
+    carry(*ranks, 3, 1, 8);
+    EXPECT_GE(ranks->now(1), begin + computes);
+}
+
 TEST(Ranks, TheSameSeedGivesTheSameTrace) {
     const std::string first = trace_of(5);
     EXPECT_GT(first.size(), 10'000u);

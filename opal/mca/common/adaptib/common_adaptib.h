@@ -190,8 +190,9 @@ opal_common_adaptib_endpoint(opal_common_adaptib_core_t *core,
 OPAL_COMMON_ADAPTIB_EXPORT uint32_t
 opal_common_adaptib_endpoint_index(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
-/* Makes progress of all endpoints that the calling thread uses, and now and then of the others;
- * returns the number of events handled. */
+/* Makes progress of the endpoints that the calling thread uses: in each call where a request is
+ * under way, or anything has been called since the last one; otherwise in one call of several. Now
+ * and then of the others, too. Returns the number of events handled. */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_progress(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 

@@ -71,6 +71,16 @@ public:
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
     // longer: it polls the busy rings some more times (Parameters::idle_looks).
     std::size_t progress(bool again = false) { return parts_.progress->progress(again); }
+    // Returns true if something of this process waits for progress(): a request is under way, a
+    // message or transfer has found no room, or a connection opens or closes. Otherwise progress()
+    // only serves others.
+    bool awaits_progress() {
+        Protocol& protocol = *parts_.protocol;
+        return protocol.receives().posted() > 0 || protocol.failures().awaited() > 0 ||
+               protocol.has_work() || protocol.sends().any_wait() ||
+               protocol.one_sided().under_way() > 0 || parts_.connections->has_work() ||
+               parts_.progress->departures().any() || parts_.startup->goes_on();
+    }
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()
     // (max: never). progress() calls run_timers() now and then.
     Nanoseconds deadline() const { return parts_.progress->timers().deadline(); }

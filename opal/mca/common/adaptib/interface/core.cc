@@ -160,7 +160,7 @@ namespace {
 
 [[gnu::noinline]] int progress_of_threads(opal_common_adaptib_core_t* core) {
     return core->process.endpoints() > 1 ? core->process.progress()
-                                         : progress_with_lock(core, false);
+                                         : progress_with_lock(core, Polled::only);
 }
 
 } // namespace
@@ -175,10 +175,21 @@ int adaptib::report_completed(CompletedList& list) {
     return count;
 }
 
-int adaptib::progress_with_lock(opal_common_adaptib_core* core, bool helps) {
+namespace {
+
+// Returns true if the endpoint is to be polled in the next pass, too: a request is under way, or
+// active messages are to be served as soon as they arrive.
+bool still_wants_progress(const opal_common_adaptib_core& core) {
+    return core.wants_progress.load(std::memory_order_relaxed) &&
+           (core.active != nullptr || core.core->awaits_progress());
+}
+
+} // namespace
+
+int adaptib::progress_with_lock(opal_common_adaptib_core* core, Polled which) {
     CompletedList completed;
     int events = 0;
-    if (helps ? !core->lock.try_lock_to_help() : !core->lock.try_lock()) {
+    if (which == Polled::other ? !core->lock.try_lock_to_help() : !core->lock.try_lock()) {
         return 0;
     }
     if (!core->inside) {
@@ -186,6 +197,11 @@ int adaptib::progress_with_lock(opal_common_adaptib_core* core, bool helps) {
                            std::memory_order_relaxed);
         events = progress_once(core, false); // other threads may wait for the lock
         completed = std::exchange(core->protocol->completed(), {});
+        if (which != Polled::only) {
+            core->wants_progress.store((events > 0 && completed.empty()) ||
+                                           still_wants_progress(*core),
+                                       std::memory_order_relaxed);
+        }
     }
     core->lock.unlock();
     core->process.say_pending();

@@ -27,6 +27,10 @@ struct opal_common_adaptib_core {
     const bool* threads; // several may call at the same time, or there are several endpoints
     // A thread is inside opal_common_adaptib_progress or quiesce_messages.
     bool inside = false;
+    // progress() may have something to do here: a request is under way, a call was made since it
+    // looked last, or it has just found something that was no end of a request. Written with the
+    // lock; only if there are several endpoints.
+    std::atomic<bool> wants_progress{false};
     std::unique_ptr<adaptib::Core> core;
 
     adaptib::Process& process;
@@ -45,19 +49,26 @@ struct opal_common_adaptib_core {
 
 namespace adaptib {
 
+// An endpoint that a thread polls: the only one of the process, one that the thread was the last to
+// use, or another thread's.
+enum class Polled : std::uint8_t { only, own, other };
 // Makes progress of one endpoint, as far as no other thread is at it, and calls the completion
 // functions without the lock; returns the number of events. REQUIRES: several threads may call.
-// `helps`: the endpoint is another thread's.
-int progress_with_lock(opal_common_adaptib_core* core, bool helps);
+int progress_with_lock(opal_common_adaptib_core* core, Polled which);
 // Runs the completion functions, without the lock.
 int report_completed(CompletedList& list);
 
 // Takes the lock if several threads may call.
 class Guard {
 public:
-    explicit Guard(opal_common_adaptib_core* core) : core_(*core->threads ? core : nullptr) {
+    // The call may leave something to progress; if not `may_leave`, its caller says so afterwards.
+    explicit Guard(opal_common_adaptib_core* core, bool may_leave = true)
+        : core_(*core->threads ? core : nullptr) {
         if (core_ != nullptr) {
             core_->lock.lock();
+            if (may_leave) {
+                core_->wants_progress.store(true, std::memory_order_relaxed);
+            }
         }
     }
     ~Guard() {
@@ -73,12 +84,20 @@ private:
     opal_common_adaptib_core* core_;
 };
 
+// Returns true if a call with this result has left nothing for progress to do.
+inline bool leaves_nothing(int code) { return code == OPAL_COMMON_ADAPTIB_COMPLETE; }
+inline bool leaves_nothing(std::uint64_t) { return false; }
+
 // Calls kCall(core, arguments...). It is inlined twice: without the lock, and in a function of its
 // own with the lock, so that a process with one thread does nothing for it.
 template <auto kCall, typename... Arguments>
 [[gnu::noinline]] auto locked(opal_common_adaptib_core* core, Arguments... arguments) {
-    const Guard guard(core);
-    return kCall(core, arguments...);
+    const Guard guard(core, false);
+    const auto result = kCall(core, arguments...);
+    if (!leaves_nothing(result)) {
+        core->wants_progress.store(true, std::memory_order_relaxed);
+    }
+    return result;
 }
 template <auto kCall, typename... Arguments>
 [[gnu::always_inline]] inline auto guarded(opal_common_adaptib_core* core, Arguments... arguments) {

@@ -31,8 +31,13 @@ constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
 constexpr std::uint32_t kLookWhenIdle = 16;
 constexpr std::uint32_t kLookAnyway = 1024;
 
+// Passes between two polls of an endpoint of the thread's own that wants no progress: others may
+// want something of it, such as a connection, or room in a ring.
+constexpr std::uint32_t kPollQuiet = 32;
+
 // What a thread remembers of the endpoints.
 struct Watcher {
+    std::uint32_t passes = 0;
     std::uint32_t idle = 0; // passes in a row
     std::uint32_t busy = 0;
     std::array<std::uint32_t, kMaxEndpoints> seen; // passes of each endpoint when it looked last
@@ -303,9 +308,17 @@ void Process::see_threads(const bool* threads) {
 int Process::progress() {
     Watcher& watcher = t_watcher;
     int events = 0;
+    ++watcher.passes;
     for (const auto& endpoint : endpoints_) {
-        if (endpoint->lock.is_mine()) {
-            events += progress_with_lock(endpoint.get(), false);
+        if (!endpoint->lock.is_mine()) {
+            continue;
+        }
+        if (endpoint->wants_progress.load(std::memory_order_relaxed) ||
+            (watcher.passes + endpoint->index) % kPollQuiet == 0) {
+            events += progress_with_lock(endpoint.get(), Polled::own);
+        } else { // the thread looks after it
+            endpoint->passes.store(endpoint->passes.load(std::memory_order_relaxed) + 1,
+                                   std::memory_order_relaxed);
         }
     }
     watcher.idle = events > 0 ? 0 : watcher.idle + 1;
@@ -318,7 +331,7 @@ int Process::progress() {
         }
         std::uint32_t& seen = watcher.seen[endpoint->index];
         if (seen == endpoint->passes.load(std::memory_order_relaxed)) {
-            events += progress_with_lock(endpoint.get(), true);
+            events += progress_with_lock(endpoint.get(), Polled::other);
         }
         seen = endpoint->passes.load(std::memory_order_relaxed);
     }

@@ -6,9 +6,11 @@
 // process has one, or several (parameter `endpoints`). All come up with the process, since their
 // addresses are published together; the limits of the process are divided among them.
 //
-// Progress of several endpoints: a thread polls those that it was the last to use. When it has
-// found nothing for some passes, it also polls the others that nobody has polled since it looked
-// last, so that a thread which computes holds up nobody.
+// Progress of several endpoints: a thread polls those that it was the last to use. It does so in
+// each pass where a request is under way, otherwise in one pass of several, so that a thread that
+// uses several in turn does not pay for all while it waits for one. When it has found nothing for
+// some passes, it also polls the others that nobody has polled since it looked last, so that a
+// thread which computes holds up nobody.
 //
 // Threads: constant once open; progress() may be called by any thread.
 // Source: Zambre et al., Scalable communication endpoints for MPI+threads, 2018.

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sends 2-byte messages from one thread over several endpoints in turn, each step in a function of
+// its own, for callgrind to count instructions (benchmarks/endpoints.py). Two processes as
+// production opens them (interface/process.h), in one real process and one thread, over shared
+// memory; no step waits.
+//
+//     adaptib_bench_endpoints K THREADS      THREADS: 1 if calls take locks, as with
+//                                            MPI_THREAD_MULTIPLE; with K > 1 they always do
+//
+// Its output is how many steps of each kind it made, as pairs of words.
+// Source: Zambre et al., Evaluating Multiple Endpoints for MPI with libibverbs (2.1).
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/parameters.h"
+#include "common_adaptib.h"
+#include "common_adaptib_two_sided.h"
+#include "interface/process.h"
+
+namespace {
+
+using namespace adaptib;
+using Handle = opal_common_adaptib_core_t;
+using PeerHandle = opal_common_adaptib_peer_t;
+
+constexpr int kWindow = 64;
+constexpr int kWindows = 256;
+constexpr int kSingles = 4096;
+constexpr int kIdlePasses = 4096;
+constexpr int kWarmUp = 512;     // of each endpoint: a lock is then biased, a ring connected
+constexpr int kUncounted = 4096; // windows: the costs of the channels are then known
+constexpr int kPasses = 100'000;
+constexpr std::size_t kShort = 2;
+constexpr std::size_t kSegment = std::size_t{16} << 20; // valgrind has little address space
+constexpr std::uint64_t kJob = std::uint64_t{7} << 32;
+constexpr std::int32_t kTag = 7;
+
+struct Request {
+    opal_common_adaptib_request_t user{};
+    int* left = nullptr;
+
+    Request() {
+        user.complete = [](opal_common_adaptib_request_t* request) {
+            --*reinterpret_cast<Request*>(request)->left;
+        };
+    }
+};
+
+// A process with all its endpoints, and the peers that they send to.
+struct Side {
+    std::unique_ptr<Process> process;
+    std::vector<Handle*> endpoints;
+    std::vector<PeerHandle*> peers; // by endpoint: the same endpoint of the other process
+    std::array<Request, kWindow> requests;
+    std::array<std::array<std::byte, kShort>, kWindow> in{};
+    std::array<std::byte, kShort> out{};
+    int left = 0; // receives that are not complete
+};
+
+struct Bench {
+    std::map<std::uint64_t, AddressBlob> published;
+    bool threads = false;
+    std::array<Side, 2> sides;
+    Side& sender = sides[0];
+    Side& receiver = sides[1];
+    std::uint32_t count = 1;
+};
+
+// Each returns false if its step did not go the fast way.
+
+[[gnu::always_inline]] inline bool post(Side& side, std::uint32_t endpoint) {
+    return opal_common_adaptib_try_send(side.endpoints[endpoint], side.peers[endpoint], 0, 0, kTag,
+                                        side.out.data(), kShort) == OPAL_COMMON_ADAPTIB_COMPLETE;
+}
+
+[[gnu::always_inline]] inline bool receive(Side& side, std::uint32_t endpoint, int number) {
+    Request& request = side.requests[static_cast<std::size_t>(number)];
+    request.left = &side.left;
+    ++side.left;
+    return opal_common_adaptib_recv_contig(side.endpoints[endpoint], side.peers[endpoint], 0, 0,
+                                           kTag, side.in[static_cast<std::size_t>(number)].data(),
+                                           kShort, &request.user) == OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+[[gnu::always_inline]] inline int progress(Side& side) {
+    return opal_common_adaptib_progress(side.endpoints[0]);
+}
+
+// The counted functions.
+
+extern "C" [[gnu::noinline]] bool step_post(Side& side, std::uint32_t endpoint) {
+    return post(side, endpoint);
+}
+
+extern "C" [[gnu::noinline]] bool step_receive(Side& side, std::uint32_t endpoint, int number) {
+    return receive(side, endpoint, number);
+}
+
+// Passes of the receiver while a window arrives.
+extern "C" [[gnu::noinline]] bool step_poll_window(Side& side) { return progress(side) > 0; }
+
+// Passes of the sender until the answer to a window has arrived.
+extern "C" [[gnu::noinline]] bool step_poll_answer(Side& side) { return progress(side) > 0; }
+
+// Passes of the receiver that find one message, with no other receive posted.
+extern "C" [[gnu::noinline]] bool step_poll_single(Side& side) { return progress(side) > 0; }
+
+// Passes of the receiver that find nothing, with no receive posted.
+extern "C" [[gnu::noinline]] bool step_poll_idle(Side& side) { return progress(side) == 0; }
+
+// The same, with a receive posted on each endpoint.
+extern "C" [[gnu::noinline]] bool step_poll_waiting(Side& side) { return progress(side) == 0; }
+
+bool open_sides(Bench& bench, const char* count) {
+    process_parameters().endpoints = std::atoi(count);
+    process_parameters().fabric = const_cast<char*>("shm");
+    process_parameters().connect_threshold = 0;
+    process_parameters().shm_segment_max = kSegment;
+    for (std::size_t i = 0; i < bench.sides.size(); ++i) {
+        opal_common_adaptib_environment_t environment{};
+        environment.context = &bench;
+        environment.self = kJob | i;
+        environment.local_rank = static_cast<std::uint32_t>(i);
+        environment.local_processes = 2;
+        environment.host_name = "host";
+        environment.one_host = true;
+        environment.threads = &bench.threads;
+        environment.lookup = [](void* context, std::uint64_t name, void** address,
+                                std::size_t* size) {
+            auto& found = static_cast<Bench*>(context)->published[name];
+            *address = found.data();
+            *size = found.size();
+            return found.empty() ? -1 : 0;
+        };
+        environment.lookup_release = [](void*, void*) {};
+        environment.message = [](void*, opal_common_adaptib_severity_t, const char* text) {
+            std::fprintf(stderr, "endpoints: %s\n", text);
+        };
+        Side& side = bench.sides[i];
+        side.process = std::make_unique<Process>(environment);
+        if (side.process->open() != OPAL_COMMON_ADAPTIB_SUCCESS) {
+            return false;
+        }
+        bench.published[kJob | i] = side.process->address();
+    }
+    for (std::size_t i = 0; i < bench.sides.size(); ++i) {
+        Side& side = bench.sides[i];
+        for (std::uint32_t endpoint = 0; endpoint < side.process->endpoints(); ++endpoint) {
+            side.endpoints.push_back(side.process->endpoint(endpoint));
+            side.peers.push_back(nullptr);
+            if (opal_common_adaptib_peer_at(side.endpoints.back(), kJob | (1 - i), endpoint,
+                                            &side.peers.back()) != OPAL_COMMON_ADAPTIB_SUCCESS) {
+                return false;
+            }
+        }
+    }
+    bench.count = bench.sender.process->endpoints();
+    return true;
+}
+
+// Sends a message, whichever way it goes.
+bool exchange(Side& from, Side& to, std::uint32_t endpoint) {
+    const opal_common_adaptib_envelope_t envelope{0, 0, kTag};
+    const opal_common_adaptib_data_t data{from.out.data(), kShort, nullptr, nullptr, nullptr};
+    receive(to, endpoint, 0);
+    Request request;
+    int sends = 1;
+    request.left = &sends;
+    if (opal_common_adaptib_send(from.endpoints[endpoint], from.peers[endpoint], &envelope, &data,
+                                 OPAL_COMMON_ADAPTIB_MODE_STANDARD,
+                                 OPAL_COMMON_ADAPTIB_NON_BLOCKING,
+                                 &request.user) == OPAL_COMMON_ADAPTIB_COMPLETE) {
+        sends = 0;
+    }
+    for (int pass = 0; (to.left > 0 || sends > 0) && pass < kPasses; ++pass) {
+        progress(from);
+        progress(to);
+    }
+    return to.left == 0 && sends == 0;
+}
+
+// Sends messages both ways until the fast path takes them.
+bool warm_up(Bench& bench) {
+    for (int round = 0; round < kWarmUp; ++round) {
+        for (std::uint32_t endpoint = 0; endpoint < bench.count; ++endpoint) {
+            if (!exchange(bench.sender, bench.receiver, endpoint) ||
+                !exchange(bench.receiver, bench.sender, endpoint)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+template <bool kCounted> bool run_window(Bench& bench) {
+    const auto endpoint = [&](int number) {
+        return static_cast<std::uint32_t>(number) % bench.count;
+    };
+    bool good = true;
+    for (int i = 0; i < kWindow; ++i) {
+        good = (kCounted ? step_receive : receive)(bench.receiver, endpoint(i), i) && good;
+    }
+    good = receive(bench.sender, 0, 0) && good;
+    for (int i = 0; i < kWindow; ++i) {
+        good = (kCounted ? step_post : post)(bench.sender, endpoint(i)) && good;
+    }
+    for (int pass = 0; bench.receiver.left > 0 && pass < kPasses; ++pass) {
+        kCounted ? step_poll_window(bench.receiver) : progress(bench.receiver);
+    }
+    good = post(bench.receiver, 0) && good;
+    for (int pass = 0; bench.sender.left > 0 && pass < kPasses; ++pass) {
+        kCounted ? step_poll_answer(bench.sender) : progress(bench.sender);
+    }
+    return good && bench.receiver.left == 0 && bench.sender.left == 0;
+}
+
+bool run_single(Bench& bench, std::uint32_t endpoint) {
+    const bool good = receive(bench.receiver, endpoint, 0) && post(bench.sender, endpoint);
+    for (int pass = 0; bench.receiver.left > 0 && pass < kPasses; ++pass) {
+        step_poll_single(bench.receiver);
+    }
+    return good && bench.receiver.left == 0;
+}
+
+bool run_windows(Bench& bench) {
+    bool good = true;
+    for (int i = 0; i < kUncounted; ++i) {
+        good = run_window<false>(bench) && good;
+    }
+    for (int i = 0; i < kWindows; ++i) {
+        good = run_window<true>(bench) && good;
+    }
+    return good;
+}
+
+bool run_singles(Bench& bench) {
+    bool good = true;
+    for (int i = 0; i < kSingles; ++i) {
+        good = run_single(bench, static_cast<std::uint32_t>(i) % bench.count) && good;
+        progress(bench.sender);
+    }
+    return good;
+}
+
+bool run_idle_passes(Bench& bench) {
+    Side& side = bench.receiver;
+    bool good = true;
+    for (int i = 0; i < kIdlePasses; ++i) {
+        good = step_poll_idle(side) && good;
+    }
+    for (std::uint32_t i = 0; i < bench.count; ++i) {
+        good = receive(side, i, static_cast<int>(i)) && good;
+    }
+    for (int i = 0; i < kIdlePasses; ++i) {
+        good = step_poll_waiting(side) && good;
+    }
+    for (std::uint32_t i = 0; i < bench.count; ++i) {
+        const int code = opal_common_adaptib_cancel(side.endpoints[i], &side.requests[i].user);
+        good = code == OPAL_COMMON_ADAPTIB_SUCCESS && good;
+    }
+    return good;
+}
+
+bool run_all(Bench& bench) {
+    const auto report = [](const char* what, bool good) {
+        if (!good) {
+            std::fprintf(stderr, "endpoints: %s: not every step goes the fast way\n", what);
+        }
+        return good;
+    };
+    const bool windows = report("windows", run_windows(bench));
+    const bool singles = report("singles", run_singles(bench));
+    const bool idle = report("idle passes", run_idle_passes(bench));
+    std::printf("window %d windows %d singles %d idle_passes %d\n", kWindow, kWindows, kSingles,
+                kIdlePasses);
+    return windows && singles && idle;
+}
+
+} // namespace
+
+int main(int count, char** arguments) {
+    if (count != 3) {
+        std::fputs("adaptib_bench_endpoints K THREADS\n", stderr);
+        return 2;
+    }
+    static Bench bench;
+    bench.threads = std::atoi(arguments[2]) != 0;
+    if (!open_sides(bench, arguments[1]) || !warm_up(bench)) {
+        std::fputs("endpoints: the processes cannot be connected\n", stderr);
+        return 1;
+    }
+    const bool good = run_all(bench);
+    for (Side& side : bench.sides) {
+        side.process->end();
+    }
+    return good ? 0 : 1;
+}
