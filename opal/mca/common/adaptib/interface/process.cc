@@ -191,6 +191,9 @@ int Process::open() {
 }
 
 void Process::keep_endpoints(std::uint32_t count) {
+    for (std::uint32_t gone = count; gone < kMaxEndpoints; ++gone) {
+        endpoint_counters(gone) = {}; // of those that were opened in vain
+    }
     endpoints_.resize(count);
     if (count == 1) {
         endpoints_.front()->threads =
