@@ -230,11 +230,12 @@ OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t name,
                                opal_common_adaptib_peer_t** peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* The number of endpoints of another process, a power of two. May take long; takes no lock.
- * @retval UNREACHABLE  unknown */
+ * @retval UNREACHABLE  unknown, or its published addresses are malformed */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t* core, uint64_t name,
                                    uint32_t* count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* As peer_get, for endpoint number `endpoint` of the other process. */
+/* As peer_get, for endpoint number `endpoint` of the other process; UNREACHABLE also if it has no
+ * such endpoint. */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_at(opal_common_adaptib_core_t* core, uint64_t name, uint32_t endpoint,
                             opal_common_adaptib_peer_t** peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;

@@ -131,8 +131,15 @@ Status CallbackBootstrap::lookup(std::uint64_t name, AddressBlob& address) {
 
 Status CallbackBootstrap::endpoints_of(std::uint64_t process, std::uint32_t& count) {
     AddressBlob record;
-    const Status status = record_of(process_of(process), record);
-    return status.ok() ? addresses_in(record, count) : status;
+    std::uint32_t found = 0;
+    Status status = record_of(process_of(process), record);
+    if (status.ok()) {
+        status = addresses_in(record, found);
+    }
+    if (status.ok()) {
+        count = found;
+    }
+    return status;
 }
 
 // -------------------------------------------------------------------------------------------------
