@@ -6,9 +6,65 @@
  */
 #include "endpoints.h"
 
+#include <dlfcn.h>
+
 enum {
     TAGS = 8 /* per thread */
 };
+
+/* ------------------------------------------------------------------------------------------------
+ * Contacts: the counter of peers tells which endpoints the messages of a communicator go over. Has
+ * to run before the other parts. */
+
+/* The number of pairs of endpoints, of this rank and of another one, that keys 0 to `last` lead to:
+ * each end takes the key modulo its number, and both numbers are powers of two. */
+static unsigned long long pairs(int rank, long last)
+{
+    const long mine = number_of_rank(numbers_of_ranks, check_rank);
+    const long theirs = number_of_rank(numbers_of_ranks, rank);
+    const long most = mine > theirs ? mine : theirs;
+    return (unsigned long long) (last + 1 < most ? last + 1 : most);
+}
+
+static unsigned long long pairs_with_neighbours(long last)
+{
+    return pairs(to, last) + (from != to ? pairs(from, last) : 0);
+}
+
+static void check_contacts(unsigned long long before, long last, const char *what)
+{
+    const unsigned long long made = contacts_counted() - before;
+    const unsigned long long expected = pairs_with_neighbours(last) - pairs_with_neighbours(0);
+    CHECK(made == expected, "%s made %llu contacts, expected %llu", what, made, expected);
+}
+
+/* Not each build of Open MPI lets a component see the asserts of a communicator. */
+static bool can_spread(void)
+{
+    return dlsym(dlopen(NULL, RTLD_LAZY), "ompi_comm_assert_subscribe") != NULL;
+}
+
+static void contacts(void)
+{
+    int *words = calloc((size_t) check_ranks * 2, sizeof *words);
+    MPI_Comm spread_comm = duplicate(MPI_COMM_WORLD, NULL, true);
+    MPI_Alltoall(words, 1, MPI_INT, words + check_ranks, 1, MPI_INT, MPI_COMM_WORLD);
+    around(MPI_COMM_WORLD, 1, 8, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const unsigned long long before = contacts_counted();
+    around(comms[0], 1, 8, 2);
+    check_contacts(before, 0, "a communicator of endpoint 0");
+    around(comms[1], 1, 8, 3);
+    check_contacts(before, 1, "a communicator of endpoint 1");
+    for (int tag = 0; tag < COMMS; ++tag) {
+        around(spread_comm, tag, 8, 4);
+    }
+    if (can_spread()) {
+        check_contacts(before, COMMS - 1, "a spread communicator");
+    }
+    MPI_Comm_free(&spread_comm);
+    free(words);
+}
 
 /* ------------------------------------------------------------------------------------------------
  * Keys: communicators are made and freed by several threads at once, with sensible and senseless
@@ -46,7 +102,7 @@ static void keys(void)
 /* ------------------------------------------------------------------------------------------------
  * Spread communicators: one communicator, several threads, a set of tags each */
 
-static MPI_Comm spread_comm;
+static MPI_Comm shared_comm;
 
 /* Several messages per tag, in all modes; those of one tag arrive in their order. */
 static void windows(MPI_Comm comm, int first_tag, int round)
@@ -210,7 +266,7 @@ static void collectives_on(MPI_Comm comm)
 
 static void collectives_meanwhile(void)
 {
-    collectives_on(spread_comm);
+    collectives_on(shared_comm);
 }
 
 /* The asserts of a communicator do not hold for its duplicates. */
@@ -234,10 +290,10 @@ static void wildcards_on_a_duplicate(MPI_Comm of)
 static void spread(void)
 {
     for (int with = 0; with < 2; ++with) {
-        spread_comm = duplicate(MPI_COMM_WORLD, with ? "3" : NULL, true);
-        run_threads(uses_spread, NULL, spread_comm, collectives_meanwhile);
-        wildcards_on_a_duplicate(spread_comm);
-        MPI_Comm_free(&spread_comm);
+        shared_comm = duplicate(MPI_COMM_WORLD, with ? "3" : NULL, true);
+        run_threads(uses_spread, NULL, shared_comm, collectives_meanwhile);
+        wildcards_on_a_duplicate(shared_comm);
+        MPI_Comm_free(&shared_comm);
     }
 }
 
@@ -484,9 +540,13 @@ static void intercommunicators(void)
 
 int main(int argc, char **argv)
 {
-    static const part_t parts[] = {
-        {"keys", keys},         {"spread", spread},   {"collectives", collectives},
-        {"matching", matching}, {"cancels", cancels}, {"intercommunicators", intercommunicators}};
+    static const part_t parts[] = {{"contacts", contacts},
+                                   {"keys", keys},
+                                   {"spread", spread},
+                                   {"collectives", collectives},
+                                   {"matching", matching},
+                                   {"cancels", cancels},
+                                   {"intercommunicators", intercommunicators}};
     endpoints_begin(&argc, &argv, "endpoints");
     run_parts(argc, argv, parts, (int) (sizeof parts / sizeof parts[0]));
     endpoints_end();

@@ -32,6 +32,7 @@ typedef struct {
 
 static MPI_Comm comms[COMMS];
 static int to, from; /* the next rank, and the one before */
+static const char *numbers_of_ranks;
 
 /* Duplicates a communicator with these hints; endpoint NULL: no such hint. */
 __attribute__((unused)) static MPI_Comm duplicate(MPI_Comm of, const char *endpoint, bool spread)
@@ -127,6 +128,37 @@ static long number_in_mpi(void)
     return strtol(value, NULL, 10);
 }
 
+/* Counts the pairs of endpoints, of this rank and of others, that have had contact. */
+__attribute__((unused)) static unsigned long long contacts_counted(void)
+{
+    int count = 0, provided;
+    unsigned long long value[1] = {0};
+    bool found = false;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_get_num(&count);
+    for (int i = 0; i < count && !found; ++i) {
+        char name[256] = "";
+        int length = sizeof name, level, class, bind, read_only, continuous, atomic, elements;
+        MPI_Datatype type;
+        MPI_T_enum values;
+        MPI_T_pvar_session session;
+        MPI_T_pvar_handle handle;
+        MPI_T_pvar_get_info(i, name, &length, &level, &class, &type, &values, NULL, NULL, &bind,
+                            &read_only, &continuous, &atomic);
+        found = strcmp(name, "mtl_adaptib_peers") == 0;
+        if (found) {
+            MPI_T_pvar_session_create(&session);
+            MPI_T_pvar_handle_alloc(session, i, NULL, &handle, &elements);
+            MPI_T_pvar_read(session, handle, value);
+            MPI_T_pvar_handle_free(session, &handle);
+            MPI_T_pvar_session_free(&session);
+        }
+    }
+    MPI_T_finalize();
+    CHECK(found, "there is no counter of peers");
+    return value[0];
+}
+
 static void endpoints_begin(int *argc, char ***argv, const char *name)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -135,7 +167,8 @@ static void endpoints_begin(int *argc, char ***argv, const char *name)
         fprintf(stderr, "%s NUMBER,... [PART...], under mpirun\n", name);
         exit(2);
     }
-    const long number = number_of_rank((*argv)[1], atol(rank));
+    numbers_of_ranks = (*argv)[1];
+    const long number = number_of_rank(numbers_of_ranks, atol(rank));
     snprintf(value, sizeof value, "%ld", number);
     setenv("OMPI_MCA_opal_common_adaptib_endpoints", value, 1);
     check_begin_threads(argc, argv, name, 2, MPI_THREAD_MULTIPLE);
