@@ -33,9 +33,11 @@ static unsigned long long pairs_with_neighbours(long last)
 
 static void check_contacts(unsigned long long before, long last, const char *what)
 {
+    MPI_Barrier(MPI_COMM_WORLD);
     const unsigned long long made = contacts_counted() - before;
     const unsigned long long expected = pairs_with_neighbours(last) - pairs_with_neighbours(0);
     CHECK(made == expected, "%s made %llu contacts, expected %llu", what, made, expected);
+    MPI_Barrier(MPI_COMM_WORLD); /* until then no other rank goes on */
 }
 
 /* Not each build of Open MPI lets a component see the asserts of a communicator. */
@@ -52,6 +54,7 @@ static void contacts(void)
     around(MPI_COMM_WORLD, 1, 8, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     const unsigned long long before = contacts_counted();
+    MPI_Barrier(MPI_COMM_WORLD);
     around(comms[0], 1, 8, 2);
     check_contacts(before, 0, "a communicator of endpoint 0");
     around(comms[1], 1, 8, 3);
