@@ -555,46 +555,71 @@ TEST_F(LookUps, DISABLED_OfASenderThatIsNotKnownAreMadeWithoutTheLock) {
 // -------------------------------------------------------------------------------------------------
 // The end
 
-TEST_F(Endpoints, DeliverWhatIsUnderWayWhenTheProcessEnds) {
-    constexpr std::size_t kMessages = 400;
-    constexpr std::size_t kBytes = 20'000;
-    begin("2");
-    exchange(1, 0, 1);
-    std::vector<std::byte> sent(kBytes, std::byte{7});
-    std::vector<std::vector<std::byte>> got(kMessages, std::vector<std::byte>(kBytes));
-    auto received = std::make_unique<TestRequest[]>(kMessages);
-    auto requests = std::make_unique<Request[]>(kMessages);
-    opal_common_adaptib_peer_t* peer = peer_at(1);
-    std::size_t started = 0;
-    for (std::size_t i = 0; i < kMessages; ++i) {
-        ASSERT_TRUE(others_->receive(0, 90, 5, contiguous(got[i]), received[i]).ok());
+// Many messages of endpoint 1, more than there is room for.
+class Leaving : public Endpoints {
+protected:
+    static constexpr std::size_t kMessages = 2000;
+
+    void start(std::size_t bytes) {
+        begin("2");
+        exchange(1, 0, 1);
+        sent_.assign(bytes, std::byte{7});
+        got_.assign(kMessages, std::vector<std::byte>(bytes));
+        opal_common_adaptib_peer_t* peer = peer_at(1);
         const opal_common_adaptib_envelope_t envelope{0, 90, 5};
-        const auto data = data_of(sent.data(), sent.size());
-        const int code = opal_common_adaptib_send(endpoint(1), peer, &envelope, &data,
-                                                  OPAL_COMMON_ADAPTIB_MODE_STANDARD,
-                                                  OPAL_COMMON_ADAPTIB_BLOCKING, &requests[i].user);
-        ASSERT_TRUE(code == kComplete || code == kSuccess);
-        started += code == kSuccess;
-    }
-    EXPECT_GT(started, 0u) << "all was sent at once: the test needs more messages";
-    std::atomic<bool> over{false};
-    std::thread other([&] {
-        while (!over) {
-            others_->progress();
+        const auto data = data_of(sent_.data(), bytes);
+        for (std::size_t i = 0; i < kMessages; ++i) {
+            ASSERT_TRUE(others_->receive(0, 90, 5, contiguous(got_[i]), received_[i]).ok());
+            const int code = opal_common_adaptib_send(
+                endpoint(1), peer, &envelope, &data, OPAL_COMMON_ADAPTIB_MODE_STANDARD,
+                OPAL_COMMON_ADAPTIB_BLOCKING, &requests_[i].user);
+            ASSERT_TRUE(code == kComplete || code == kSuccess);
+            started_ += code == kSuccess;
         }
-    });
-    opal_common_adaptib_quiesce_messages(core_);
-    release();
-    over = true;
-    other.join();
-    EXPECT_TRUE(others_->run([&] {
-        return std::all_of(&received[0], &received[kMessages],
-                           [](const TestRequest& request) { return request.done; });
-    }));
-    EXPECT_EQ(got.back(), sent);
-    EXPECT_EQ(std::count_if(&requests[0], &requests[kMessages],
-                            [](const Request& request) { return request.reported == 1; }),
-              static_cast<std::ptrdiff_t>(started));
+        ASSERT_GT(started_, 0u) << "all was sent at once";
+    }
+    // Runs `leave` while the other process makes progress.
+    template <typename F> void while_others_run(F&& leave) {
+        std::atomic<bool> over{false};
+        std::thread other([&] {
+            while (!over) {
+                others_->progress();
+            }
+        });
+        leave();
+        over = true;
+        other.join();
+    }
+    void expect_delivered() {
+        EXPECT_TRUE(others_->run([&] {
+            return std::all_of(&received_[0], &received_[kMessages],
+                               [](const TestRequest& request) { return request.done; });
+        }));
+        EXPECT_TRUE(
+            std::all_of(got_.begin(), got_.end(), [&](const auto& each) { return each == sent_; }));
+        const auto reported = std::count_if(&requests_[0], &requests_[kMessages],
+                                            [](const Request& each) { return each.reported == 1; });
+        EXPECT_EQ(static_cast<std::size_t>(reported), started_);
+    }
+
+    std::vector<std::byte> sent_;
+    std::vector<std::vector<std::byte>> got_;
+    std::unique_ptr<TestRequest[]> received_ = std::make_unique<TestRequest[]>(kMessages);
+    std::unique_ptr<Request[]> requests_ = std::make_unique<Request[]>(kMessages);
+    std::size_t started_ = 0;
+};
+
+TEST_F(Leaving, TheLastReleaseSendsWhatWaits) {
+    start(1000);
+    while_others_run([&] { release(); });
+    expect_delivered();
+}
+
+TEST_F(Leaving, QuiescingWaitsForLongMessages) {
+    start(20'000);
+    while_others_run([&] { opal_common_adaptib_quiesce_messages(core_); });
+    expect_delivered();
+    while_others_run([&] { release(); });
 }
 
 TEST_F(Endpoints, AllLearnThatAProcessHasEnded) {

@@ -97,6 +97,7 @@ bool Departures::leaves(Peer& peer) {
 void Departures::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {
         std::erase(disconnected_, peer);
+        rings_.empty(*peer); // a failed return of credit may have told before all was received
         if (peer->session.state == ConnectState::failed || protocol_.needs(*peer)) {
             continue;
         }
