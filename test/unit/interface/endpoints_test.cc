@@ -269,6 +269,7 @@ TEST_F(Endpoints, CountTogether) {
     const auto& sent = row("self_sent");
     const std::uint64_t before = opal_common_adaptib_counter_value(&sent);
     const std::uint64_t before_of_first = *sent.value;
+    const std::uint64_t before_of_last = endpoint_counters(3).self_sent;
     for (std::uint32_t i = 0; i < 4; ++i) {
         opal_common_adaptib_peer_t* self = nullptr;
         ASSERT_EQ(opal_common_adaptib_peer_at(endpoint(i), kSelf, i, &self), kSuccess);
@@ -280,7 +281,7 @@ TEST_F(Endpoints, CountTogether) {
     }
     EXPECT_EQ(opal_common_adaptib_counter_value(&sent), before + 1 + 2 + 3 + 4);
     EXPECT_EQ(*sent.value, before_of_first + 1);
-    EXPECT_EQ(endpoint_counters(3).self_sent, before_of_first + 4);
+    EXPECT_EQ(endpoint_counters(3).self_sent, before_of_last + 4);
 }
 
 TEST_F(Endpoints, ShowTheLargestOfValues) {
