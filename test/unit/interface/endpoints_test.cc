@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -419,42 +420,103 @@ TEST_F(Endpoints, OfAThreadThatHasEndedReceiveItsMessages) {
     EXPECT_EQ(got, 42);
 }
 
-// Threads that send and receive over an endpoint each, at the same time.
-TEST_F(Endpoints, ServeAThreadEachAtTheSameTime) {
-    constexpr int kRounds = 2000;
+// A request that any thread may complete.
+struct SharedRequest {
+    opal_common_adaptib_request_t user{};
+    std::atomic<bool> done{false};
+
+    SharedRequest() {
+        user.complete = [](opal_common_adaptib_request_t* request) {
+            reinterpret_cast<SharedRequest*>(request)->done = true;
+        };
+    }
+};
+
+// Threads that use an endpoint each at the same time, and make progress of those that pause.
+class Together : public Endpoints {
+protected:
+    static constexpr std::uint32_t kThreads = 4;
+
+    void run_threads(const std::function<void(std::uint32_t)>& work) {
+        std::vector<std::thread> threads;
+        for (std::uint32_t i = 0; i < kThreads; ++i) {
+            threads.emplace_back(work, i);
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+    }
+    // Lets others make progress, now and then.
+    static void pause(int round) {
+        if (round % 64 == 63) {
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
+    }
+};
+
+TEST_F(Together, ThreadsSendToThemselves) {
     begin("4");
-    std::vector<std::thread> threads;
-    for (std::uint32_t i = 0; i < 4; ++i) {
-        threads.emplace_back([this, i] {
-            opal_common_adaptib_core_t* mine = endpoint(i);
-            auto* self = reinterpret_cast<opal_common_adaptib_peer_t*>(mine);
-            for (int round = 0; round < kRounds; ++round) {
-                int got = -1;
-                int word = round;
-                Request sent;
-                std::atomic<int> done{0};
-                struct Waiting {
-                    opal_common_adaptib_request_t user{};
-                    std::atomic<int>* done = nullptr;
-                } waiting;
-                waiting.done = &done;
-                waiting.user.complete = [](opal_common_adaptib_request_t* request) {
-                    *reinterpret_cast<Waiting*>(request)->done = 1;
-                };
-                ASSERT_EQ(opal_common_adaptib_recv_contig(mine, self, 0, 90, 1, &got, sizeof got,
-                                                          &waiting.user),
-                          kSuccess);
-                ASSERT_EQ(send(i, self, 1, word, sent), kComplete);
-                while (done == 0) {
-                    opal_common_adaptib_progress(core_);
-                }
-                ASSERT_EQ(got, round);
+    run_threads([this](std::uint32_t i) {
+        auto* self = reinterpret_cast<opal_common_adaptib_peer_t*>(endpoint(i));
+        for (int round = 0; round < 2000; ++round) {
+            int got = -1;
+            int word = round;
+            Request sent;
+            SharedRequest received;
+            ASSERT_EQ(opal_common_adaptib_recv_contig(endpoint(i), self, 0, 90, 1, &got, sizeof got,
+                                                      &received.user),
+                      kSuccess);
+            ASSERT_EQ(send(i, self, 1, word, sent), kComplete);
+            pause(round);
+            while (!received.done) {
+                opal_common_adaptib_progress(core_);
             }
-        });
+            ASSERT_EQ(got, round);
+        }
+    });
+}
+
+// Each thread has an endpoint here and one of the other process.
+TEST_F(Together, ThreadsExchangeMessagesWithAnotherProcess) {
+    begin("4", kThreads);
+    for (std::uint32_t i = 0; i < kThreads; ++i) {
+        exchange(i, i, 1); // so that the look-ups are this thread's
     }
-    for (std::thread& thread : threads) {
-        thread.join();
-    }
+    run_threads([this](std::uint32_t i) {
+        opal_common_adaptib_peer_t* peer = peer_at(i, i);
+        for (int round = 0; round < 500; ++round) {
+            int there = -1;
+            int back = -1;
+            int word = round * 10 + static_cast<int>(i);
+            TestRequest arrived;
+            TestRequest answered;
+            SharedRequest sent;
+            SharedRequest answer;
+            const opal_common_adaptib_envelope_t envelope{0, 90, 1};
+            const auto data = data_of(&word, sizeof word);
+            ASSERT_TRUE(others_->receive(i, 90, 1, contiguous(&there, sizeof there), arrived).ok());
+            ASSERT_EQ(opal_common_adaptib_recv_contig(endpoint(i), peer, 0, 0, 2, &back,
+                                                      sizeof back, &answer.user),
+                      kSuccess);
+            const int code = opal_common_adaptib_send(
+                endpoint(i), peer, &envelope, &data,
+                round % 3 == 0 ? OPAL_COMMON_ADAPTIB_MODE_SYNC : OPAL_COMMON_ADAPTIB_MODE_STANDARD,
+                OPAL_COMMON_ADAPTIB_BLOCKING, &sent.user);
+            ASSERT_TRUE(code == kSuccess || code == kComplete);
+            while (!arrived.done) {
+                others_->progress(i);
+                opal_common_adaptib_progress(core_);
+            }
+            pause(round);
+            send_here(i, i, 2, there, answered);
+            while (!answer.done || !answered.done || (code == kSuccess && !sent.done)) {
+                others_->progress(i);
+                opal_common_adaptib_progress(core_);
+            }
+            ASSERT_EQ(back, word);
+        }
+    });
+    EXPECT_TRUE(messages_.empty());
 }
 
 // -------------------------------------------------------------------------------------------------
