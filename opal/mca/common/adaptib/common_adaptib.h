@@ -234,8 +234,7 @@ opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t name,
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t* core, uint64_t name,
                                    uint32_t* count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* As peer_get, for endpoint number `endpoint` of the other process; UNREACHABLE also if it has no
- * such endpoint. */
+/* As peer_get, for endpoint number `endpoint` of the other process. */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_at(opal_common_adaptib_core_t* core, uint64_t name, uint32_t endpoint,
                             opal_common_adaptib_peer_t** peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;

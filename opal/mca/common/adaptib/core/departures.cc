@@ -96,8 +96,8 @@ bool Departures::leaves(Peer& peer) {
 // A message of such a peer that comes later, out of the shared queue, is received all the same.
 void Departures::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {
-        std::erase(disconnected_, peer);
         rings_.empty(*peer); // a failed return of credit may have told before all was received
+        std::erase(disconnected_, peer);
         if (peer->session.state == ConnectState::failed || protocol_.needs(*peer)) {
             continue;
         }
