@@ -110,11 +110,16 @@ static long number_of_rank(const char *list, long rank)
     return numbers[rank % count];
 }
 
-/* Reads the parameter as MPI has it. */
+/* Reads the parameter as MPI has it: a number, or its text. */
 static long number_in_mpi(void)
 {
-    int index, count, provided;
-    char value[4096] = "";
+    int index, count, provided, level, bind, scope, length = 0, help_length = 0;
+    union {
+        char text[4096];
+        int number;
+    } value = {""};
+    MPI_Datatype type;
+    MPI_T_enum values;
     MPI_T_cvar_handle handle;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     if (MPI_T_cvar_get_index("opal_common_adaptib_endpoints", &index) != MPI_SUCCESS
@@ -122,10 +127,12 @@ static long number_in_mpi(void)
         FAIL("the parameter opal_common_adaptib_endpoints is unknown");
     }
     CHECK(count <= (int) sizeof value, "the parameter takes %d bytes", count);
-    MPI_T_cvar_read(handle, value);
+    MPI_T_cvar_get_info(index, NULL, &length, &level, &type, &values, NULL, &help_length, &bind,
+                        &scope);
+    MPI_T_cvar_read(handle, &value);
     MPI_T_cvar_handle_free(&handle);
     MPI_T_finalize();
-    return strtol(value, NULL, 10);
+    return type == MPI_INT ? value.number : strtol(value.text, NULL, 10);
 }
 
 /* Counts the pairs of endpoints, of this rank and of others, that have had contact. */
