@@ -54,7 +54,8 @@ Cores::Cores(std::size_t nodes, Options options) {
             }
         }
         Core::Environment environment;
-        environment.self = name(i);
+        const std::uint64_t self = options.names.empty() ? name(i) : options.names[i];
+        environment.self = self;
         environment.local_rank = static_cast<std::uint32_t>(i);
         environment.host = "testhost";
         environment.left_out = "There is no other fabric.";
@@ -83,7 +84,7 @@ Cores::Cores(std::size_t nodes, Options options) {
             ADD_FAILURE() << text;
             std::abort();
         }
-        table_.blobs[name(i)] = node.core->address();
+        table_.blobs[self] = node.core->address();
     }
 }
 

@@ -71,6 +71,7 @@ struct Options {
     std::function<void(std::size_t node, Parameters&)> parameters_of; // changes for single nodes
     std::uint64_t seed = 1;
     std::vector<std::uint16_t> wire_versions; // per node; empty: the real one
+    std::vector<std::uint64_t> names;         // per node; empty: those of Cores::name
     // Host of each node. Empty: all are on one, with one fabric. Otherwise a node has two
     // fabrics: shm for the nodes of its own host, and shm of another kind for all nodes; without
     // `far` only the first one.

@@ -201,12 +201,20 @@ static inline void release_receive(receive_t *receive)
     keep_receive(receive);
 }
 
+/* Tells a wait. An error ends a wait for several receives at once; where the wait ends anyway, or
+ * has ended, it counts as any other completion, since Open MPI 4.1.4 would otherwise signal a wait
+ * for one of several receives twice, the second time perhaps after it has returned. */
+static void tell(ompi_wait_sync_t *wait, int error)
+{
+    wait_sync_update(wait, 1, wait->count > 1 ? error : MPI_SUCCESS);
+}
+
 /* Handles a receive that was waited for, or freed, before it completed. */
 static __opal_attribute_noinline__ void completed_with_care(receive_t *receive, void *waits,
                                                             int error)
 {
     if (&freed != waits) {
-        wait_sync_update(waits, 1, error);
+        tell(waits, error);
     } else if (!ompi_mtl_adaptib.ending) {
         release_receive_with_care(receive);
     }

@@ -85,6 +85,38 @@ static void look_for_any(size_t count, ompi_request_t **requests)
     }
 }
 
+static bool has_failed(const ompi_request_t *request)
+{
+    return OMPI_REQUEST_INACTIVE != request->req_state && REQUEST_COMPLETE(request)
+           && MPI_SUCCESS != request->req_status.MPI_ERROR;
+}
+
+static bool one_has_failed(size_t count, ompi_request_t **requests)
+{
+    for (size_t i = 0; i < count; ++i) {
+        if (OPAL_UNLIKELY(has_failed(requests[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ends a wait for all of which one has failed: the others end if they are complete. Open MPI 4.1.4
+ * never returns from such a wait if several threads may call (5.0 does), with any transport. */
+static int end_failed(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
+{
+    for (size_t i = 0; i < count; ++i) {
+        ompi_status_public_t *status =
+            MPI_STATUSES_IGNORE == statuses ? MPI_STATUS_IGNORE : &statuses[i];
+        int ended = 0;
+        const int rc = original.req_test(&requests[i], &ended, status);
+        if (MPI_STATUS_IGNORE != status) {
+            status->MPI_ERROR = ended ? rc : MPI_ERR_PENDING;
+        }
+    }
+    return MPI_ERR_IN_STATUS;
+}
+
 void ompi_mtl_adaptib_look_for(ompi_request_t *request)
 {
     look_for_all(1, &request);
@@ -102,6 +134,9 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
 {
     if (OPAL_UNLIKELY(opal_using_threads())) {
         look_for_all(count, requests);
+        if (OPAL_UNLIKELY(one_has_failed(count, requests))) {
+            return end_failed(count, requests, statuses);
+        }
     }
     return original.req_wait_all(count, requests, statuses);
 }

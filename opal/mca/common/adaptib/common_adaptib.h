@@ -231,7 +231,7 @@ OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_offer(opal_common_adaptib_core_t *core, uint64_t name,
                                opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* The number of endpoints of another process, a power of two. May take long; takes no lock.
- * @retval UNREACHABLE  unknown */
+ * @retval UNREACHABLE  unknown, or its published addresses are malformed */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t *core, uint64_t name,
                                    uint32_t *count) OPAL_COMMON_ADAPTIB_NOEXCEPT;

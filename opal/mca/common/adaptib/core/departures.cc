@@ -96,6 +96,7 @@ bool Departures::leaves(Peer& peer) {
 // A message of such a peer that comes later, out of the shared queue, is received all the same.
 void Departures::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {
+        rings_.empty(*peer); // a failed return of credit may have told before all was received
         std::erase(disconnected_, peer);
         if (peer->session.state == ConnectState::failed || protocol_.failures().needs(*peer)) {
             continue;

@@ -5,6 +5,21 @@
 
 namespace adaptib {
 
+namespace {
+
+// Returns true if the peer has been released, and its address was given up.
+bool sleeps(const Peer& peer) {
+    return peer.contact.datagram.handle == nullptr && !peer.contact.datagram.coming &&
+           peer.session.state != ConnectState::failed;
+}
+
+} // namespace
+
+bool PeerDirectory::looks_up(std::uint64_t name) const {
+    const Peer* peer = peers_.find(name);
+    return peer == nullptr ? name != options_.self : sleeps(*peer);
+}
+
 // A failed peer keeps its record; operations started to it fail at once.
 Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
     if (name == options_.self) {
@@ -16,9 +31,7 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
         return make_peer(name, why, out);
     }
     parts_.protocol.disconnects().keep(*peer);
-    const bool fails_at_once = peer->session.state == ConnectState::failed;
-    if (peer->contact.datagram.handle == nullptr && !peer->contact.datagram.coming &&
-        !fails_at_once) {
+    if (sleeps(*peer)) {
         ProcessAddress address;
         Status status = look_up(name, address);
         if (status.ok()) {
@@ -67,9 +80,7 @@ Status PeerDirectory::get_for_atomics(Peer& peer, Peer*& out) {
         return make_amo_peer(peer, Why::user, out);
     }
     parts_.protocol.disconnects().keep(*amo_peer);
-    const bool fails_at_once = amo_peer->session.state == ConnectState::failed;
-    if (amo_peer->contact.datagram.handle == nullptr && !amo_peer->contact.datagram.coming &&
-        !fails_at_once) {
+    if (sleeps(*amo_peer)) {
         if (const Status status = wake_peer(*amo_peer, Why::user, amo_peer->contact.address);
             !status.ok()) {
             return status;
@@ -116,8 +127,7 @@ Peer* PeerDirectory::sender_of(std::uint32_t fabric, std::uint64_t from, std::ui
         ++parts_.counters.bad_packets;
         return nullptr;
     }
-    if (peer->contact.datagram.handle == nullptr && !peer->contact.datagram.coming &&
-        peer->session.state != ConnectState::failed) {
+    if (sleeps(*peer)) {
         static_cast<void>(wake_peer(*peer, Why::datagram, peer->contact.address));
     }
     return peer;

@@ -227,15 +227,20 @@ void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_
 
 namespace {
 
+// A malformed address is as good as none.
+int code_of_contact(Status status) {
+    return status.reason() == Reason::bad_wire ? OPAL_COMMON_ADAPTIB_UNREACHABLE : code_of(status);
+}
+
 // Looks the address up at first contact before it takes the lock, since that may take long.
 int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why why,
              opal_common_adaptib_peer_t** peer) {
     try {
-        const auto is_new = [&] {
+        const auto looks_up = [&] {
             const Guard guard(core);
-            return core->core->peers().find(name) == nullptr;
+            return core->core->peers().looks_up(name);
         };
-        if (*core->threads && is_new()) {
+        if (*core->threads && looks_up()) {
             core->process.bootstrap().fetch(name);
         }
         const Guard guard(core);
@@ -244,8 +249,7 @@ int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why
         if (status.ok()) {
             *peer = handle_of(core, found);
         }
-        return status.reason() == Reason::bad_wire ? OPAL_COMMON_ADAPTIB_UNREACHABLE
-                                                   : code_of(status);
+        return code_of_contact(status);
     } catch (const std::bad_alloc&) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }
@@ -266,7 +270,7 @@ int opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t na
 int opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t* core, uint64_t name,
                                        uint32_t* count) noexcept {
     try {
-        return code_of(core->process.bootstrap().endpoints_of(name, *count));
+        return code_of_contact(core->process.bootstrap().endpoints_of(name, *count));
     } catch (const std::bad_alloc&) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }
@@ -274,7 +278,9 @@ int opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t* core, uint64_
 
 int opal_common_adaptib_peer_at(opal_common_adaptib_core_t* core, uint64_t name, uint32_t endpoint,
                                 opal_common_adaptib_peer_t** peer) noexcept {
-    return get_peer(core, endpoint_name(name, endpoint), PeerDirectory::Why::user, peer);
+    return endpoint < kMaxEndpoints
+               ? get_peer(core, endpoint_name(name, endpoint), PeerDirectory::Why::user, peer)
+               : OPAL_COMMON_ADAPTIB_UNREACHABLE; // a name has no room for it
 }
 
 void opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t* core,

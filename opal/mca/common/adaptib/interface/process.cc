@@ -136,8 +136,15 @@ Status CallbackBootstrap::lookup(std::uint64_t name, AddressBlob& address) {
 
 Status CallbackBootstrap::endpoints_of(std::uint64_t process, std::uint32_t& count) {
     AddressBlob record;
-    const Status status = record_of(process_of(process), record);
-    return status.ok() ? addresses_in(record, count) : status;
+    std::uint32_t found = 0;
+    Status status = record_of(process_of(process), record);
+    if (status.ok()) {
+        status = addresses_in(record, found);
+    }
+    if (status.ok()) {
+        count = found;
+    }
+    return status;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -214,6 +221,9 @@ int Process::open() {
 }
 
 void Process::keep_endpoints(std::uint32_t count) {
+    for (std::uint32_t gone = count; gone < kMaxEndpoints; ++gone) {
+        endpoint_counters(gone) = {}; // of those that were opened in vain
+    }
     endpoints_.resize(count);
     if (count == 1) {
         endpoints_.front()->threads =
