@@ -65,7 +65,7 @@ TEST(AddressRecord, RefusesWhatIsCutOrTooLong) {
 TEST(AddressRecord, RefusesSenselessNumbersOfEndpoints) {
     AddressBlob record = encode_record(std::vector<AddressBlob>{blob(7, 1), blob(9, 2)});
     AddressBlob out;
-    for (const int number : {0, static_cast<int>(kMaxEndpoints) + 1, 255}) {
+    for (const int number : {0, 3, static_cast<int>(kMaxEndpoints) + 1, 255}) {
         record[4] = static_cast<std::byte>(number);
         EXPECT_EQ(address_in(record, 0, out).reason(), Reason::bad_wire) << number;
     }

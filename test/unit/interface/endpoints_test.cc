@@ -605,8 +605,8 @@ TEST_F(LookUps, OfAPeerThatWasReleasedAreMadeWithoutTheLock) {
     EXPECT_EQ(under_lock_, 0);
 }
 
-// Progress makes such a look-up, and holds the lock meanwhile.
-TEST_F(LookUps, DISABLED_OfASenderThatIsNotKnownAreMadeWithoutTheLock) {
+// Progress makes such a look-up.
+TEST_F(LookUps, OfASenderThatIsNotKnownAreMadeWithoutTheLock) {
     begin(2);
     int word = 42;
     int got = 0;

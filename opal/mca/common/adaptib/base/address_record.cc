@@ -4,6 +4,7 @@
 //     u32 magic | u32 number of addresses | per address: u32 size | the addresses
 #include "base/address_record.h"
 
+#include <bit>
 #include <cstring>
 
 #include "base/process_name.h"
@@ -34,7 +35,7 @@ Status find(std::span<const std::byte> record, std::uint32_t endpoint,
             std::span<const std::byte>& found, std::uint32_t& count) {
     constexpr std::size_t kWord = sizeof(std::uint32_t);
     count = word_at(record, 1);
-    if (count < 1 || count > kMaxEndpoints || record.size() < (2 + count) * kWord) {
+    if (!std::has_single_bit(count) || count > kMaxEndpoints || record.size() < (2 + count) * kWord) {
         return Status::error(Reason::bad_wire);
     }
     std::size_t at = (2 + count) * kWord;

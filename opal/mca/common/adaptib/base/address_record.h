@@ -18,10 +18,10 @@ namespace adaptib {
 
 using AddressBlob = std::vector<std::byte>;
 
-// `addresses`: 1 to kMaxEndpoints.
+// `addresses`: a power of two, at most kMaxEndpoints.
 AddressBlob encode_record(std::span<const AddressBlob> addresses);
 
-// Counts the addresses of a record.
+// Counts the addresses of a record: a power of two.
 Status addresses_in(std::span<const std::byte> record, std::uint32_t& count);
 
 // Copies the address of that endpoint. Errors: also unreachable if the record has no such endpoint.

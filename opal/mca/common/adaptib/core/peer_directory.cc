@@ -34,7 +34,7 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
     if (sleeps(*peer)) {
         ProcessAddress address;
         Status status = look_up(name, address);
-        if (status.ok()) {
+        if (status.ok() && sleeps(*peer)) {
             status = wake_peer(*peer, why, address);
         }
         if (!status.ok()) {
@@ -204,6 +204,10 @@ Status PeerDirectory::make_peer(std::uint64_t name, Why why, Peer*& out) {
     ProcessAddress address;
     if (Status status = look_up(name, address); !status.ok()) {
         return status;
+    }
+    // A look-up may give up the lock meanwhile (base/bootstrap.h).
+    if (out = peers_.find(name); out != nullptr) {
+        return kOk;
     }
     PeerRoute route;
     if (!parts_.routes.choose(address, route)) {

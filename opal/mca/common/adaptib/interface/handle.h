@@ -45,6 +45,7 @@ struct opal_common_adaptib_core {
     std::atomic<std::uint32_t> passes{0};
     adaptib::Parameters parameters; // its part of the process's limits
     adaptib::Random random{0};
+    std::unique_ptr<adaptib::Bootstrap> bootstrap;
 };
 
 namespace adaptib {

@@ -78,6 +78,30 @@ std::uint32_t processors() {
                                                        : 1;
 }
 
+// Gives up the lock of the endpoint during a look-up that progress makes, for the sender of a first
+// message. Other look-ups under the lock find what was fetched before (CallbackBootstrap::fetch).
+class EndpointBootstrap final : public Bootstrap {
+public:
+    EndpointBootstrap(opal_common_adaptib_core& endpoint, CallbackBootstrap& process)
+        : endpoint_(endpoint), process_(process) {}
+
+    Status lookup(std::uint64_t name, AddressBlob& address) override {
+        const bool locked = *endpoint_.threads && endpoint_.inside;
+        if (locked) {
+            endpoint_.lock.unlock();
+        }
+        const Status status = process_.lookup(name, address);
+        if (locked) {
+            endpoint_.lock.lock();
+        }
+        return status;
+    }
+
+private:
+    opal_common_adaptib_core& endpoint_;
+    CallbackBootstrap& process_;
+};
+
 // The part of the process's limits that one of `of` endpoints has.
 Parameters part_of_limits(std::uint32_t of) {
     Parameters part = process_parameters();
@@ -257,7 +281,8 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
         environment.host = environment_.host_name;
         environment.left_out = left_out;
         environment.wire_version = published_version();
-        environment.bootstrap = &bootstrap_;
+        made->bootstrap = std::make_unique<EndpointBootstrap>(*made, bootstrap_);
+        environment.bootstrap = made->bootstrap.get();
         environment.clock = &clock_;
         environment.maps_sources = maps_sources();
         environment.timed = true;
