@@ -35,7 +35,8 @@ Status find(std::span<const std::byte> record, std::uint32_t endpoint,
             std::span<const std::byte>& found, std::uint32_t& count) {
     constexpr std::size_t kWord = sizeof(std::uint32_t);
     count = word_at(record, 1);
-    if (!std::has_single_bit(count) || count > kMaxEndpoints || record.size() < (2 + count) * kWord) {
+    if (!std::has_single_bit(count) || count > kMaxEndpoints ||
+        record.size() < (2 + count) * kWord) {
         return Status::error(Reason::bad_wire);
     }
     std::size_t at = (2 + count) * kWord;
