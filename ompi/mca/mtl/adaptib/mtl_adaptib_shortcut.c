@@ -236,8 +236,8 @@ static __opal_attribute_noinline__ bool called_back(receive_t *receive)
     return false;
 }
 
-/* Whoever comes second of the completion and MPI_Request_free releases the receive; req_complete
- * tells. After the exchange the receive may be another thread's. */
+/* The second of completion and MPI_Request_free releases the receive; req_complete tells which it
+ * is. After the exchange the receive may be another thread's. */
 static void receive_complete(opal_common_adaptib_request_t *request)
 {
     receive_t *receive = receive_of(request);

@@ -48,17 +48,29 @@ static bool look_again(patience_t *patience)
     return now < patience->until;
 }
 
-/* Null and inactive requests are complete, too. */
-static void look_for_all(size_t count, ompi_request_t **requests)
+static bool has_failed(const ompi_request_t *request)
+{
+    return OMPI_REQUEST_INACTIVE != request->req_state && REQUEST_COMPLETE(request)
+           && MPI_SUCCESS != request->req_status.MPI_ERROR;
+}
+
+/* Returns true if one of them has failed. Null and inactive requests are complete, too. */
+static bool look_for_all(size_t count, ompi_request_t **requests)
 {
     patience_t patience = {0, 0};
+    bool failed = false;
     size_t next = 0;
 
     do {
         while (next < count && REQUEST_COMPLETE(requests[next])) {
+            failed = failed || has_failed(requests[next]);
             ++next;
         }
     } while (next < count && look_again(&patience));
+    for (; next < count && !failed; ++next) { /* the time was up */
+        failed = has_failed(requests[next]);
+    }
+    return failed;
 }
 
 /* Returns true if a wait for any of them would end now. */
@@ -85,22 +97,6 @@ static void look_for_any(size_t count, ompi_request_t **requests)
     }
 }
 
-static bool has_failed(const ompi_request_t *request)
-{
-    return OMPI_REQUEST_INACTIVE != request->req_state && REQUEST_COMPLETE(request)
-           && MPI_SUCCESS != request->req_status.MPI_ERROR;
-}
-
-static bool one_has_failed(size_t count, ompi_request_t **requests)
-{
-    for (size_t i = 0; i < count; ++i) {
-        if (OPAL_UNLIKELY(has_failed(requests[i]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Ends a wait for all of which one has failed: the others end if they are complete. Open MPI 4.1.4
  * never returns from such a wait if several threads may call (5.0 does), with any transport. */
 static int end_failed(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
@@ -119,24 +115,21 @@ static int end_failed(size_t count, ompi_request_t **requests, ompi_status_publi
 
 void ompi_mtl_adaptib_look_for(ompi_request_t *request)
 {
-    look_for_all(1, &request);
+    (void) look_for_all(1, &request);
 }
 
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
     if (OPAL_UNLIKELY(opal_using_threads())) {
-        look_for_all(1, request);
+        (void) look_for_all(1, request);
     }
     return original.req_wait(request, status);
 }
 
 static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
 {
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        look_for_all(count, requests);
-        if (OPAL_UNLIKELY(one_has_failed(count, requests))) {
-            return end_failed(count, requests, statuses);
-        }
+    if (OPAL_UNLIKELY(opal_using_threads()) && OPAL_UNLIKELY(look_for_all(count, requests))) {
+        return end_failed(count, requests, statuses);
     }
     return original.req_wait_all(count, requests, statuses);
 }

@@ -88,14 +88,15 @@ static void *set_entry(void **entry, void *made, bool is_table)
 static int make_entry(struct ompi_proc_t *proc, void **entry)
 {
     const uint64_t name = opal_common_adaptib_mca_name(proc->super.proc_name);
-    uint32_t count = 1;
+    uint32_t theirs = 1;
+    uint32_t count;
     mtl_adaptib_peers_t *table;
     opal_common_adaptib_peer_t *peer;
     int rc;
 
     /* An unknown process has one endpoint, whose look-up says what is wrong. */
-    (void) opal_common_adaptib_peer_endpoints(ompi_mtl_adaptib.core, name, &count);
-    count = count > ompi_mtl_adaptib.endpoints ? count : ompi_mtl_adaptib.endpoints;
+    (void) opal_common_adaptib_peer_endpoints(ompi_mtl_adaptib.core, name, &theirs);
+    count = theirs > ompi_mtl_adaptib.endpoints ? theirs : ompi_mtl_adaptib.endpoints;
     if (1 == count) {
         rc = opal_common_adaptib_peer_get(ompi_mtl_adaptib.core, name, &peer);
         if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
@@ -107,6 +108,7 @@ static int make_entry(struct ompi_proc_t *proc, void **entry)
     if (NULL == table) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }
+    table->theirs = theirs;
     table->count = count;
     (void) set_entry(entry, (void *) ((uintptr_t) table | 1), true);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
@@ -116,7 +118,6 @@ static int find_in_table(mtl_adaptib_peers_t *table, struct ompi_proc_t *proc, u
                          mtl_adaptib_way_t *way)
 {
     opal_common_adaptib_peer_t **slot = &table->peers[key % table->count];
-    uint32_t theirs = 1;
     int rc;
 
     way->core =
@@ -125,9 +126,8 @@ static int find_in_table(mtl_adaptib_peers_t *table, struct ompi_proc_t *proc, u
     if (OPAL_LIKELY(NULL != way->peer)) {
         return OPAL_COMMON_ADAPTIB_SUCCESS;
     }
-    const uint64_t name = opal_common_adaptib_mca_name(proc->super.proc_name);
-    (void) opal_common_adaptib_peer_endpoints(way->core, name, &theirs);
-    rc = opal_common_adaptib_peer_at(way->core, name, key % theirs, &way->peer);
+    rc = opal_common_adaptib_peer_at(way->core, opal_common_adaptib_mca_name(proc->super.proc_name),
+                                     key % table->theirs, &way->peer);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         __atomic_store_n(slot, way->peer, __ATOMIC_RELEASE);
     }

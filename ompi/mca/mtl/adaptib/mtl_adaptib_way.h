@@ -32,7 +32,8 @@ typedef struct {
 
 /* The peers of a process where it or this process has several endpoints. */
 typedef struct {
-    uint32_t count; /* a power of two */
+    uint32_t theirs; /* its endpoints */
+    uint32_t count;  /* the larger number of endpoints of both: a power of two */
     opal_common_adaptib_peer_t *peers[];
 } mtl_adaptib_peers_t;
 
