@@ -3,8 +3,8 @@
 //
 // Purpose: looks up the blob (base/address.h) that a process published; PMIx in a job, a table in a
 // test. Called at first contact only.
-// Threads: called under the core's lock, which a look-up may give up: other threads may then call
-// the core, but for progress, and the caller looks again for what they may have changed.
+// Threads: called under the core's lock, which a look-up may give up: other threads may call the
+// core meanwhile, and the caller looks again for what they may have changed.
 // May touch: base/ only.
 #pragma once
 

@@ -15,11 +15,6 @@ bool sleeps(const Peer& peer) {
 
 } // namespace
 
-bool PeerDirectory::looks_up(std::uint64_t name) const {
-    const Peer* peer = peers_.find(name);
-    return peer == nullptr ? name != options_.self : sleeps(*peer);
-}
-
 // A failed peer keeps its record; operations started to it fail at once.
 Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
     if (name == options_.self) {

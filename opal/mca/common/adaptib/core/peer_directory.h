@@ -63,8 +63,6 @@ public:
     // `out` is null for this process itself. Errors: unreachable, version, bad_wire, no_permission;
     // a message has been given then (for Why::offer, once for all peers).
     Status get(std::uint64_t name, Peer*& out, Why why = Why::user);
-    // Returns true if get() would look the process's address up.
-    bool looks_up(std::uint64_t name) const;
     // As get(), without a sign that the user wants the peer. REQUIRES: another process.
     Status find_or_make(std::uint64_t name, Peer*& out, Why why) {
         out = peers_.find(name);

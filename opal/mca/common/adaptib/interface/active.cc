@@ -12,9 +12,8 @@ namespace {
 [[gnu::noinline]] void hand_over_unlocked(opal_common_adaptib_core* core, Peer& peer,
                                           std::uint8_t tag, const std::byte* payload,
                                           Bytes length) {
-    core->lock.unlock();
+    const Unlocked unlocked(core);
     core->active(core->active_context, handle_of(core, &peer), tag, payload, length);
-    core->lock.lock();
 }
 
 void hand_over(void* context, Peer& peer, std::uint8_t tag, const std::byte* payload,

@@ -90,20 +90,13 @@ uint32_t opal_common_adaptib_endpoint_index(opal_common_adaptib_core_t* core) no
     return core->index;
 }
 
-namespace {
-
-constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
-
-} // namespace
-
 void opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t* core) noexcept {
-    for (std::uint32_t i = 0; i < core->process.endpoints(); ++i) {
-        opal_common_adaptib_core* endpoint = core->process.endpoint(i);
+    for (const auto& endpoint : core->process.all()) {
         CompletedList completed;
         {
-            const Guard guard(endpoint);
+            const Guard guard(endpoint.get());
             endpoint->inside = true;
-            endpoint->core->quiesce_messages(kFlushLimit);
+            endpoint->core->quiesce_messages(Process::kFlushLimit);
             endpoint->inside = false;
             completed = std::exchange(endpoint->protocol->completed(), {});
         }
@@ -129,16 +122,16 @@ const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
 
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
-    for (std::uint32_t i = 0; i < core->process.endpoints(); ++i) {
-        core->process.endpoint(i)->core->protocol().memory().forget(base, bytes);
+    for (const auto& endpoint : core->process.all()) {
+        endpoint->protocol->memory().forget(base, bytes);
     }
 }
 
 void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,
                                        std::uint64_t name) noexcept {
-    for (std::uint32_t i = 0; i < core->process.endpoints(); ++i) {
+    for (const auto& endpoint : core->process.all()) {
         for (std::uint32_t its = 0; its < kMaxEndpoints; ++its) {
-            core->process.endpoint(i)->core->on_process_ended(endpoint_name(name, its));
+            endpoint->core->on_process_ended(endpoint_name(name, its));
         }
     }
 }
@@ -232,17 +225,9 @@ int code_of_contact(Status status) {
     return status.reason() == Reason::bad_wire ? OPAL_COMMON_ADAPTIB_UNREACHABLE : code_of(status);
 }
 
-// Looks the address up at first contact before it takes the lock, since that may take long.
 int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why why,
              opal_common_adaptib_peer_t** peer) {
     try {
-        const auto looks_up = [&] {
-            const Guard guard(core);
-            return core->core->peers().looks_up(name);
-        };
-        if (*core->threads && looks_up()) {
-            core->process.bootstrap().fetch(name);
-        }
         const Guard guard(core);
         Peer* found = nullptr;
         const Status status = core->core->peers().get(name, found, why);
@@ -302,13 +287,8 @@ namespace {
 
 void report_broken(void* context, Peer& peer) {
     auto* core = static_cast<opal_common_adaptib_core*>(context);
-    if (*core->threads) {
-        core->lock.unlock();
-    }
+    const Unlocked unlocked(core);
     core->broken(core->broken_context, handle_of(core, &peer));
-    if (*core->threads) {
-        core->lock.lock();
-    }
 }
 
 } // namespace

@@ -85,6 +85,27 @@ private:
     opal_common_adaptib_core* core_;
 };
 
+// Gives the lock up for as long as it exists, if several threads may call. REQUIRES: this thread
+// has the lock.
+class Unlocked {
+public:
+    explicit Unlocked(opal_common_adaptib_core* core) : core_(*core->threads ? core : nullptr) {
+        if (core_ != nullptr) {
+            core_->lock.unlock();
+        }
+    }
+    ~Unlocked() {
+        if (core_ != nullptr) {
+            core_->lock.lock();
+        }
+    }
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+
+private:
+    opal_common_adaptib_core* core_;
+};
+
 // Returns true if a call with this result has left nothing for progress to do.
 inline bool leaves_nothing(int code) { return code == OPAL_COMMON_ADAPTIB_COMPLETE; }
 inline bool leaves_nothing(std::uint64_t) { return false; }

@@ -24,7 +24,6 @@ namespace {
 
 constexpr bool kAlone = false;
 constexpr bool kSeveral = true;
-constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
 
 // Idle passes of a thread's progress between two looks at the endpoints that are not its own, and
 // passes that bring no such look off if the thread is never idle.
@@ -35,7 +34,7 @@ constexpr std::uint32_t kLookAnyway = 1024;
 // want something of it, such as a connection, or room in a ring.
 constexpr std::uint32_t kPollQuiet = 32;
 
-// What a thread remembers of the endpoints.
+// The passes of progress that a thread has made and has seen others make.
 struct Watcher {
     std::uint32_t passes = 0;
     std::uint32_t idle = 0; // passes in a row
@@ -78,23 +77,15 @@ std::uint32_t processors() {
                                                        : 1;
 }
 
-// Gives up the lock of the endpoint during a look-up that progress makes, for the sender of a first
-// message. Other look-ups under the lock find what was fetched before (CallbackBootstrap::fetch).
+// Gives up the lock of the endpoint during a look-up, which may take long.
 class EndpointBootstrap final : public Bootstrap {
 public:
     EndpointBootstrap(opal_common_adaptib_core& endpoint, CallbackBootstrap& process)
         : endpoint_(endpoint), process_(process) {}
 
     Status lookup(std::uint64_t name, AddressBlob& address) override {
-        const bool locked = *endpoint_.threads && endpoint_.inside;
-        if (locked) {
-            endpoint_.lock.unlock();
-        }
-        const Status status = process_.lookup(name, address);
-        if (locked) {
-            endpoint_.lock.lock();
-        }
-        return status;
+        const Unlocked unlocked(&endpoint_);
+        return process_.lookup(name, address);
     }
 
 private:
@@ -138,23 +129,16 @@ Status CallbackBootstrap::record_of(std::uint64_t process, AddressBlob& record) 
     return kOk;
 }
 
-void CallbackBootstrap::fetch(std::uint64_t name) {
-    AddressBlob record;
-    if (record_of(process_of(name), record).ok()) {
-        const std::lock_guard guard(mutex_);
-        fetched_[name] = std::move(record);
-    }
-}
-
 Status CallbackBootstrap::lookup(std::uint64_t name, AddressBlob& address) {
-    AddressBlob record;
+    const std::uint64_t process = process_of(name);
     {
         const std::lock_guard guard(mutex_);
-        if (const auto found = fetched_.extract(name); !found.empty()) {
+        if (const auto found = counted_.extract(process); !found.empty()) {
             return address_in(found.mapped(), endpoint_of(name), address);
         }
     }
-    const Status status = record_of(process_of(name), record);
+    AddressBlob record;
+    const Status status = record_of(process, record);
     return status.ok() ? address_in(record, endpoint_of(name), address) : status;
 }
 
@@ -167,6 +151,8 @@ Status CallbackBootstrap::endpoints_of(std::uint64_t process, std::uint32_t& cou
     }
     if (status.ok()) {
         count = found;
+        const std::lock_guard guard(mutex_);
+        counted_[process_of(process)] = std::move(record); // its address is wanted next
     }
     return status;
 }
@@ -319,9 +305,11 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
 
 void Process::end() {
     for (const auto& endpoint : endpoints_) {
-        endpoint->core->drain(kFlushLimit);
-        report_completed(endpoint->core->protocol().completed());
-        say_pending();
+        {
+            const Guard guard(endpoint.get());
+            endpoint->core->drain(kFlushLimit);
+        }
+        report_completed(endpoint->protocol->completed());
         if (process_parameters().report) {
             report(OPAL_COMMON_ADAPTIB_REPORT, endpoint->core->report());
         }

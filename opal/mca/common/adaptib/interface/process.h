@@ -43,17 +43,15 @@ public:
         : environment_(environment) {}
 
     Status lookup(std::uint64_t name, AddressBlob& address) override;
-    // Does the next lookup() of that name now, for a caller that will hold a lock then.
-    void fetch(std::uint64_t name);
-    // Counts the endpoints of a process.
+    // Counts the endpoints of a process. Keeps its record for the next lookup().
     Status endpoints_of(std::uint64_t process, std::uint32_t& count);
 
 private:
     Status record_of(std::uint64_t process, AddressBlob& record);
 
     const opal_common_adaptib_environment_t& environment_;
-    std::mutex mutex_; // of fetched_
-    std::map<std::uint64_t, AddressBlob> fetched_;
+    std::mutex mutex_;                             // of fetched_
+    std::map<std::uint64_t, AddressBlob> counted_; // records of endpoints_of(), by process
 };
 
 class Process {
@@ -68,8 +66,12 @@ public:
     // Waits until all that was sent has arrived, for a bounded time; reports.
     void end();
 
+    // Time for what was sent to arrive when the process ends.
+    static constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
+
     std::uint32_t endpoints() const { return static_cast<std::uint32_t>(endpoints_.size()); }
     opal_common_adaptib_core* endpoint(std::uint32_t index) { return endpoints_[index].get(); }
+    const std::vector<std::unique_ptr<opal_common_adaptib_core>>& all() { return endpoints_; }
     const AddressBlob& address() const { return address_; } // to publish
     CallbackBootstrap& bootstrap() { return bootstrap_; }
     const opal_common_adaptib_environment_t& environment() const { return environment_; }
