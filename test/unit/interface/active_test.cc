@@ -10,8 +10,6 @@
 namespace adaptib::test {
 namespace {
 
-constexpr int kSuccess = OPAL_COMMON_ADAPTIB_SUCCESS;
-constexpr int kComplete = OPAL_COMMON_ADAPTIB_COMPLETE;
 constexpr std::uint8_t kTag = 200;
 
 class ActiveMessages : public TwoProcesses {

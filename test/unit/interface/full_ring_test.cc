@@ -10,8 +10,6 @@
 namespace adaptib::test {
 namespace {
 
-constexpr int kSuccess = OPAL_COMMON_ADAPTIB_SUCCESS;
-constexpr int kAgain = OPAL_COMMON_ADAPTIB_AGAIN;
 constexpr std::uint8_t kActiveTag = 200;
 
 // Reaches memory of this process. A writer asks once for each attempt to find room whether the

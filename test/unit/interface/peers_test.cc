@@ -10,10 +10,6 @@
 namespace adaptib::test {
 namespace {
 
-constexpr int kSuccess = OPAL_COMMON_ADAPTIB_SUCCESS;
-constexpr int kComplete = OPAL_COMMON_ADAPTIB_COMPLETE;
-constexpr int kUnreachable = OPAL_COMMON_ADAPTIB_UNREACHABLE;
-
 class Peers : public TwoProcesses {
 protected:
     using Getter = decltype(&opal_common_adaptib_peer_get);

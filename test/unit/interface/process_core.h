@@ -23,6 +23,11 @@
 
 namespace adaptib::test {
 
+constexpr int kSuccess = OPAL_COMMON_ADAPTIB_SUCCESS;
+constexpr int kComplete = OPAL_COMMON_ADAPTIB_COMPLETE;
+constexpr int kAgain = OPAL_COMMON_ADAPTIB_AGAIN;
+constexpr int kUnreachable = OPAL_COMMON_ADAPTIB_UNREACHABLE;
+
 class ProcessCore : public testing::Test {
 protected:
     static constexpr std::uint64_t kJob = 7;

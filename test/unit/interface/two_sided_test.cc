@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::int32_t kAnySource = OPAL_COMMON_ADAPTIB_ANY_SOURCE;
 constexpr std::int32_t kAnyTag = OPAL_COMMON_ADAPTIB_ANY_TAG;
-constexpr int kSuccess = OPAL_COMMON_ADAPTIB_SUCCESS;
-constexpr int kComplete = OPAL_COMMON_ADAPTIB_COMPLETE;
 
 class Messages : public ProcessCore {
 protected:
