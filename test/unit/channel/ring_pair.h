@@ -197,6 +197,21 @@ struct Ring {
         return writer->commit(header).ok();
     }
 
+    // Takes all messages of a writer into this ring, which may have moved elsewhere: calls
+    // f(header, body) for each.
+    template <typename F> void take_all(RingWriter& from, F&& f) {
+        qp.show(~std::size_t{0});
+        for (std::size_t left = qp.completions(); left > 0; --left) {
+            from.poster().on_completion();
+        }
+        MessageHeader header;
+        const std::byte* body = nullptr;
+        while (reader.poll(header, body) == RingReader::Found::message) {
+            f(std::as_const(header), body);
+            reader.consume(header.sequence);
+            return_credit();
+        }
+    }
     RingReader::Found take(std::vector<std::byte>& payload, std::uint32_t& number) {
         MessageHeader header;
         const std::byte* body = nullptr;

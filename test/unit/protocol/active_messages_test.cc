@@ -97,18 +97,14 @@ protected:
     // The receiver takes what is in the ring. Returns the types of the messages.
     std::vector<MessageType> take() {
         std::vector<MessageType> types;
-        MessageHeader header;
-        const std::byte* body = nullptr;
-        while (ring->reader.poll(header, body) == RingReader::Found::message) {
+        ring->take_all(*peer->out.ring, [&](const MessageHeader& header, const std::byte* body) {
             types.push_back(header.type);
             if (header.type == MessageType::active) {
                 receiver.on_active(*from, header.flags, body, header.length);
             } else {
                 receiver.on_active_part(*from, header, body);
             }
-            ring->reader.consume(header.sequence);
-            ring->return_credit();
-        }
+        });
         return types;
     }
     UserRequest* ended() { return completions.list().empty() ? nullptr : completions.list().pop(); }

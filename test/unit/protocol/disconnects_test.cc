@@ -36,16 +36,12 @@ public:
     // Delivers what this side has sent. Returns the flags of the disconnect messages.
     std::vector<std::uint8_t> deliver_to(End& other) {
         std::vector<std::uint8_t> flags;
-        MessageHeader header;
-        const std::byte* body = nullptr;
-        while (ring.reader.poll(header, body) == RingReader::Found::message) {
+        ring.take_all(*peer->out.ring, [&](const MessageHeader& header, const std::byte* body) {
             if (header.type == MessageType::disconnect) {
                 flags.push_back(header.flags);
                 other.disconnects.on_disconnect(*other.peer, header.flags, read_body<IdBody>(body));
             }
-            ring.reader.consume(header.sequence);
-            ring.return_credit();
-        }
+        });
         return flags;
     }
     // Sends other messages until one finds no room.

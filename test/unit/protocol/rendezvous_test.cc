@@ -61,18 +61,10 @@ protected:
     }
     // Takes the messages that are in the ring.
     std::vector<Message> take() {
-        ring.qp.show(kUnits * kRingUnit);
-        for (std::size_t left = ring.qp.completions(); left > 0; --left) {
-            peer->out.ring->poster().on_completion();
-        }
         std::vector<Message> taken;
-        MessageHeader header;
-        const std::byte* body = nullptr;
-        while (ring.reader.poll(header, body) == RingReader::Found::message) {
+        ring.take_all(*peer->out.ring, [&](const MessageHeader& header, const std::byte* body) {
             taken.push_back({header, {body, body + header.length}});
-            ring.reader.consume(header.sequence);
-            ring.return_credit();
-        }
+        });
         return taken;
     }
     // Takes the only message, which is of that type.

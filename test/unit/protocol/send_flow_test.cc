@@ -48,21 +48,13 @@ protected:
     }
     // Takes the messages that are in the ring.
     std::vector<MessageHeader> take() {
-        ring->qp.show(kUnits * kRingUnit);
-        for (std::size_t left = ring->qp.completions(); left > 0; --left) {
-            peer->out.ring->poster().on_completion();
-        }
         std::vector<MessageHeader> taken;
-        MessageHeader header;
-        const std::byte* body = nullptr;
-        while (ring->reader.poll(header, body) == RingReader::Found::message) {
+        ring->take_all(*peer->out.ring, [&](const MessageHeader& header, const std::byte* body) {
             taken.push_back(header);
             if (header.type == MessageType::sync_ack) {
                 ids.push_back(read_body<IdBody>(body).id);
             }
-            ring->reader.consume(header.sequence);
-            ring->return_credit();
-        }
+        });
         return taken;
     }
     SendRequest& request(MessageType type = MessageType::eager, Bytes bytes = 8) {
