@@ -380,6 +380,47 @@ static void late(MPI_Comm comm, int thread)
     CHECK(in[0] == 5 && in[1] == 5, "late: %d and %d", in[0], in[1]);
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * Communicators whose receives one thread starts and another one waits for: freed, their numbers
+ * are used again */
+
+enum {
+    COMMUNICATORS = 300,
+    AT_ONCE = 3,
+    NUMBERS = 64
+};
+
+static void *waits_for_all(void *requests)
+{
+    CHECK(MPI_Waitall(AT_ONCE, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS, "a receive failed");
+    return NULL;
+}
+
+static void freed_by_another(void)
+{
+    int in[AT_ONCE];
+    MPI_Request requests[AT_ONCE];
+    MPI_Comm first, comm;
+    pthread_t id;
+    MPI_Comm_dup(MPI_COMM_WORLD, &first);
+    const int number = MPI_Comm_c2f(first);
+    MPI_Comm_free(&first);
+    for (int round = 0; round < COMMUNICATORS; ++round) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        CHECK(MPI_Comm_c2f(comm) < number + NUMBERS, "the freed communicators are still there");
+        for (int i = 0; i < AT_ONCE; ++i) {
+            MPI_Irecv(&in[i], 1, MPI_INT, from, i, comm, &requests[i]);
+        }
+        CHECK(pthread_create(&id, NULL, waits_for_all, requests) == 0, "no thread");
+        for (int i = 0; i < AT_ONCE; ++i) {
+            MPI_Send(&round, 1, MPI_INT, to, i, comm);
+        }
+        pthread_join(id, NULL);
+        CHECK(in[0] == round && in[AT_ONCE - 1] == round, "%d instead of %d", in[0], round);
+        MPI_Comm_free(&comm);
+    }
+}
+
 static void *waits(void *context)
 {
     const int thread = *(int *) context;
@@ -418,6 +459,7 @@ int main(int argc, char **argv)
         pthread_join(ids[i], NULL);
         MPI_Comm_free(&comms[i]);
     }
+    freed_by_another();
     check_end();
     return 0;
 }

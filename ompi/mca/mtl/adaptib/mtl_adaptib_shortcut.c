@@ -20,8 +20,9 @@
 
 enum {
     REQUESTS_AT_ONCE = 64,
-    RECEIVES_TAKEN = 16, /* from the common list, when a thread has none */
-    RECEIVES_KEPT = 128  /* most that a thread keeps */
+    RECEIVES_TAKEN = 16,  /* from the common list, when a thread has none */
+    RECEIVES_KEPT = 1024, /* most that a thread keeps */
+    REFERENCES_AT_ONCE = 64
 };
 
 typedef struct {
@@ -46,6 +47,21 @@ typedef struct {
 } kept_t;
 
 static __thread kept_t kept __attribute__((tls_model("initial-exec")));
+
+/* References of a communicator that the thread has used twice in a row. Among several threads it
+ * takes them in bulk, since each access to the count is an atomic operation; receives take theirs
+ * from here and return them to the thread that frees them. A thread gives its references up when it
+ * has none under way, when it uses another communicator twice, or at its end. So a communicator
+ * that was freed lives on for a while where one thread starts receives and another one frees
+ * them. */
+typedef struct {
+    ompi_communicator_t *comm; /* NULL: no references */
+    int taken;                 /* spare, or with receives */
+    int spare;
+    const void *last; /* communicator that it was the last to retain otherwise; only compared */
+} references_t;
+
+static __thread references_t references __attribute__((tls_model("initial-exec")));
 
 /* In req_complete of a receive that was freed before it has completed. */
 static ompi_wait_sync_t freed;
@@ -120,6 +136,55 @@ static void give_back(kept_t *of, unsigned most)
     }
 }
 
+static __opal_attribute_noinline__ void give_up_references(void)
+{
+    ompi_communicator_t *comm = references.comm;
+    const int spare = references.spare;
+
+    references = (references_t){.comm = NULL};
+    if (spare > 0) {
+        (void) opal_obj_update((opal_object_t *) comm, 1 - spare);
+        OBJ_RELEASE(comm);
+    }
+}
+
+static __opal_attribute_noinline__ void retain_with_care(ompi_communicator_t *comm)
+{
+    if (references.comm != comm) {
+        if (references.last != comm) {
+            references.last = comm;
+            OBJ_RETAIN(comm);
+            return;
+        }
+        give_up_references();
+        references.comm = comm;
+    }
+    (void) opal_obj_update((opal_object_t *) comm, REFERENCES_AT_ONCE);
+    references.taken += REFERENCES_AT_ONCE;
+    references.spare = REFERENCES_AT_ONCE - 1;
+}
+
+static inline void retain(ompi_communicator_t *comm)
+{
+    if (OPAL_LIKELY(!opal_using_threads())) {
+        OBJ_RETAIN(comm);
+    } else if (OPAL_LIKELY(references.comm == comm && references.spare > 0)) {
+        --references.spare;
+    } else {
+        retain_with_care(comm);
+    }
+}
+
+/* Only if there are several threads. */
+static inline void release_shared(ompi_communicator_t *comm)
+{
+    if (OPAL_UNLIKELY(references.comm != comm)) {
+        OBJ_RELEASE(comm);
+    } else if (OPAL_UNLIKELY(++references.spare >= references.taken)) {
+        give_up_references();
+    }
+}
+
 /* A thread ends. */
 static void give_all_back(void *of)
 {
@@ -127,6 +192,7 @@ static void give_all_back(void *of)
 
     if (ompi_mtl_adaptib.shortcut_installed && its->opened == shortcut.opened) {
         give_back(its, 0);
+        give_up_references();
     }
 }
 
@@ -143,6 +209,7 @@ static __opal_attribute_noinline__ receive_t *take_with_care(void)
 {
     if (kept.opened != shortcut.opened) { /* those from before are gone */
         kept = (kept_t){.first = NULL, .count = 0, .opened = shortcut.opened};
+        references = (references_t){.comm = NULL};
         if (shortcut.has_key) {
             (void) pthread_setspecific(shortcut.key, &kept);
         }
@@ -177,7 +244,11 @@ static inline receive_t *take_receive(void)
 
 static __opal_attribute_noinline__ void release_receive_with_care(receive_t *receive)
 {
-    OBJ_RELEASE(receive->super.req_mpi_object.comm);
+    if (opal_using_threads()) {
+        release_shared(receive->super.req_mpi_object.comm);
+    } else {
+        OBJ_RELEASE(receive->super.req_mpi_object.comm);
+    }
     OMPI_REQUEST_FINI(&receive->super);
     if (kept.opened == shortcut.opened) {
         keep_receive(receive);
@@ -189,14 +260,17 @@ static __opal_attribute_noinline__ void release_receive_with_care(receive_t *rec
 static inline void release_receive(receive_t *receive)
 {
     opal_object_t *comm = (opal_object_t *) receive->super.req_mpi_object.comm;
+    const bool usual =
+        kept.opened == shortcut.opened && MPI_UNDEFINED == receive->super.req_f_to_c_index;
 
-    if (OPAL_UNLIKELY(kept.opened != shortcut.opened || opal_using_threads()
-                      || 1 == comm->obj_reference_count
-                      || MPI_UNDEFINED != receive->super.req_f_to_c_index)) {
+    if (OPAL_LIKELY(usual && !opal_using_threads() && 1 != comm->obj_reference_count)) {
+        (void) opal_obj_update(comm, -1);
+    } else if (OPAL_LIKELY(usual && opal_using_threads())) {
+        release_shared(receive->super.req_mpi_object.comm);
+    } else {
         release_receive_with_care(receive);
         return;
     }
-    (void) opal_obj_update(comm, -1);
     receive->super.req_state = OMPI_REQUEST_INVALID;
     keep_receive(receive);
 }
@@ -341,7 +415,7 @@ start_receive(receive_t *receive, void *buf, size_t count, ompi_datatype_t *data
 
     prepare(receive, comm);
     receive->endpoint = way->core;
-    OBJ_RETAIN(comm);
+    retain(comm);
     rc = start(receive, buf, count, datatype, src, tag, comm, way);
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
         return not_just_started(rc, receive, request);
@@ -485,6 +559,7 @@ void ompi_mtl_adaptib_shortcut_close(void)
     if (kept.opened == shortcut.opened) {
         give_back(&kept, 0);
     }
+    give_up_references();
     if (shortcut.has_key) {
         (void) pthread_key_delete(shortcut.key);
     }
