@@ -23,6 +23,7 @@ python3-minimal     check mpi clients
 python3             bench study
 valgrind            instructions
 mpich               mpich
+libmpich-dev        mpich
 clang-format        check
 clang               asan fuzz
 libclang-rt-14-dev  asan fuzz
