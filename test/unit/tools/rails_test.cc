@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "fabric/shm/shm_fabric.h"
+#include "unit/tools/text_file.h"
 
 namespace adaptib::test {
 namespace {
@@ -26,26 +27,6 @@ constexpr std::uint64_t kJob = 0x7e57;
 constexpr int kDone = 0;
 constexpr int kNothingFound = 1;
 constexpr int kWrongArguments = 2;
-
-// Collects in text() all that is written to file().
-class TextFile {
-public:
-    TextFile() : file_(open_memstream(&text_, &size_)) {}
-    ~TextFile() {
-        std::fclose(file_);
-        std::free(text_);
-    }
-    std::FILE* file() { return file_; }
-    std::string text() {
-        std::fflush(file_);
-        return {text_, size_};
-    }
-
-private:
-    char* text_ = nullptr;
-    std::size_t size_ = 0;
-    std::FILE* file_;
-};
 
 struct Result {
     int status = -1;

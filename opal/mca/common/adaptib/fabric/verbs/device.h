@@ -79,6 +79,7 @@ public:
     // Distance of a chosen device from the process (fabric/verbs/locality.h).
     std::uint32_t distance(ibv_device* device) const;
     bool empty() const { return devices_.empty(); }
+    const std::vector<ibv_device*>& devices() const { return devices_; } // all, by name
 
     const std::vector<Wanted>& included() const { return included_; }
     const std::vector<Wanted>& excluded() const { return excluded_; }
