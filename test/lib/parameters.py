@@ -39,7 +39,7 @@ def problems_of(name, row):
     if said.group(1) != row["value"] and not (row["type"] == "double" and
                                               float(said.group(1)) == float(row["value"])):
         yield f"{name}: the value is {row['value']}, the help says {row['help']}"
-    if not re.fullmatch(r"-?[\d.]+?\.\.-?[\d.]+|[\w:-]+(\|[\w:-]+)+|\w+\|[^ |]+\.\.\.", said.group(2)):
+    if not re.fullmatch(r"-?[\d.]+?\.\.-?[\d.]+|[\w:-]+(\|[\w:-]+)+|(\w+\|)+[^ |]+\.\.\.", said.group(2)):
         yield f"{name}: the range is no range: {row['help']}"
     if not 1 <= int(row["level"]) <= 9:
         yield f"{name}: level {row['level']}"

@@ -125,7 +125,6 @@ TEST(Parameters, EveryFieldHasARowOfItsOwn) {
         EXPECT_TRUE(base <= at && at < base + sizeof(Parameters)) << row.name;
         EXPECT_TRUE(storage.insert(row.storage).second) << row.name;
         switch (row.type) {
-        case OPAL_COMMON_ADAPTIB_TYPE_BOOL: bytes += sizeof(bool); break;
         case OPAL_COMMON_ADAPTIB_TYPE_INT: bytes += sizeof(int); break;
         case OPAL_COMMON_ADAPTIB_TYPE_SIZE: bytes += sizeof(std::size_t); break;
         case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE: bytes += sizeof(double); break;
@@ -194,17 +193,12 @@ TEST(Parameters, DefaultTextsAreTheDefaultsAndLieInTheirRanges) {
         const std::vector<std::string> choices = choices_of(row);
         EXPECT_EQ(std::count(choices.begin(), choices.end(), row.default_text), 1);
         EXPECT_EQ(std::set<std::string>(choices.begin(), choices.end()).size(), choices.size());
-        if (row.type == OPAL_COMMON_ADAPTIB_TYPE_STRING) {
-            EXPECT_STREQ(value_in<char*>(values, row), row.default_text);
-            EXPECT_STREQ(value_in<char*>(process_parameters(), row), row.default_text);
-            EXPECT_NE(static_cast<const char*>(value_in<char*>(process_parameters(), row)),
-                      row.default_text)
-                << "the process's strings may be freed";
-        } else {
-            ASSERT_EQ(row.type, OPAL_COMMON_ADAPTIB_TYPE_BOOL);
-            EXPECT_STREQ(row.range, "true|false");
-            EXPECT_EQ(value_in<bool>(values, row), std::string(row.default_text) == "true");
-        }
+        ASSERT_EQ(row.type, OPAL_COMMON_ADAPTIB_TYPE_STRING);
+        EXPECT_STREQ(value_in<char*>(values, row), row.default_text);
+        EXPECT_STREQ(value_in<char*>(process_parameters(), row), row.default_text);
+        EXPECT_NE(static_cast<const char*>(value_in<char*>(process_parameters(), row)),
+                  row.default_text)
+            << "the process's strings may be freed";
     }
 }
 
@@ -221,6 +215,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"paths_per_port", {"2", "8"}},     // 2^LMC; kWorthwhile
         {"endpoints", {"8"}},               // processors
         {"partition", {"8001"}},            // an example
+        {"report", {"1", "0"}},             // a switch's values
         {"unexpected_memory", {"16", "1"}}, // MiB, GiB: the bounds of unexpected_memory()
     };
     for (const Row& row : parameter_table()) {
@@ -343,15 +338,18 @@ TEST(Parameters, FreeTextsAreTaken) {
         value_in<char*>(values, row) = nullptr;
         expect_refused(values, row, "");
     }
-    EXPECT_EQ(texts, 3);
+    EXPECT_EQ(texts, 4);
 }
 
-TEST(Parameters, BothValuesOfASwitchPass) {
-    Parameters values = default_parameters();
-    values.report = true;
-    expect_accepted(values);
-    values.report = false;
-    expect_accepted(values);
+TEST(Parameters, TheReportIsAWordASwitchOrADirectory) {
+    for (const char* none : {"none", "0", "no", "false"}) {
+        EXPECT_EQ(report_kind(none), ReportKind::none) << none;
+    }
+    for (const char* summary : {"summary", "1", "yes", "true"}) {
+        EXPECT_EQ(report_kind(summary), ReportKind::summary) << summary;
+    }
+    EXPECT_EQ(report_kind("ranks"), ReportKind::ranks);
+    EXPECT_EQ(report_kind("/tmp/reports"), ReportKind::directory);
 }
 
 TEST(Parameters, TheUnitIsSaid) {

@@ -143,7 +143,7 @@ TEST_F(CoreLife, TheMapOfSourcesIsWrittenAtTheEnd) {
 }
 
 TEST_F(CoreLife, TheLastReleaseWritesTheReport) {
-    process_parameters().report = true;
+    set_text(process_parameters().report, "ranks");
     ASSERT_EQ(acquire(), OPAL_COMMON_ADAPTIB_SUCCESS);
     opal_common_adaptib_core_t* same = nullptr;
     ASSERT_EQ(opal_common_adaptib_core_acquire(&environment_, &same), OPAL_COMMON_ADAPTIB_SUCCESS);

@@ -95,6 +95,7 @@ protected:
     opal_common_adaptib_core_t* core_ = nullptr;
     std::map<std::uint64_t, std::vector<std::byte>> published_;
     std::vector<Message> messages_;
+    int addresses_lent_ = 0;
 
 private:
     static int look_up(void* context, std::uint64_t name, void** address, std::size_t* size) {
@@ -117,7 +118,6 @@ private:
     }
 
     Parameters parameters_before_;
-    int addresses_lent_ = 0;
 };
 
 // A request that knows how often it has been reported as complete.

@@ -61,7 +61,6 @@ enum {
  * with synonyms of its own. */
 
 typedef enum {
-    OPAL_COMMON_ADAPTIB_TYPE_BOOL,   /* storage: bool */
     OPAL_COMMON_ADAPTIB_TYPE_INT,    /* storage: int */
     OPAL_COMMON_ADAPTIB_TYPE_SIZE,   /* storage: size_t */
     OPAL_COMMON_ADAPTIB_TYPE_DOUBLE, /* storage: double */
@@ -132,7 +131,8 @@ typedef struct {
     uint32_t local_rank;      /* its number among the job's processes on this host */
     uint32_t local_processes; /* the job's processes on this host, with this one; 0: unknown */
     const char *host_name;
-    bool one_host; /* all processes of the job run on this host */
+    bool one_host;      /* all processes of the job run on this host */
+    uint32_t processes; /* of the job; 0: unknown */
     /* True if several threads may call at the same time; read in each call. May become true while
      * only one thread calls. NULL: false. */
     const bool *threads;
@@ -144,6 +144,11 @@ typedef struct {
     int (*lookup)(void *context, uint64_t name, void **address, size_t *size);
     void (*lookup_release)(void *context, void *address);
     void (*message)(void *context, opal_common_adaptib_severity_t severity, const char *text);
+    /* Publishes this process's report for the job's first process, which looks those of all others
+     * up, each for a bounded time; lookup_release releases it. Called by the last release, if
+     * `report` is summary. NULL: the summary is of the first process alone. */
+    int (*report_publish)(void *context, const void *data, size_t size);
+    int (*report_lookup)(void *context, uint64_t name, void **data, size_t *size);
     /* Called if the core is going to cache registrations of memory. Returns true if
      * memory_released() will be called from now on. NULL: it cannot be. */
     bool (*watch_memory)(void *context);

@@ -14,14 +14,14 @@
 #error "adaptib needs Open MPI 4.1 or later"
 #endif
 
+#include <string.h>
+
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/mca.h"
 #include "opal/util/info.h"
 #include "opal/util/proc.h"
 
 #if OPAL_MAJOR_VERSION >= 5
-
-#include <string.h>
 
 #include "opal/mca/accelerator/base/base.h"
 #include "opal/mca/pmix/pmix-internal.h"
@@ -63,6 +63,40 @@
 /* The number of a communicator that both sides use. While extended numbers are not announced, Open
  * MPI keeps it the same in every process. */
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_local_cid(comm)
+
+/* Makes what this process has published since the last time visible to others. */
+static inline bool opal_common_adaptib_modex_commit(void)
+{
+    return PMIX_SUCCESS == PMIx_Commit();
+}
+
+/* Looks up bytes that a process has published, or publishes within `seconds`. The caller frees
+ * them. */
+static inline bool opal_common_adaptib_modex_get(const opal_process_name_t *process,
+                                                 const char *key, int seconds, void **data,
+                                                 size_t *size)
+{
+    pmix_proc_t proc;
+    pmix_info_t info;
+    pmix_value_t *value = NULL;
+    bool found;
+
+    OPAL_PMIX_CONVERT_NAME(&proc, process);
+    PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    found = PMIX_SUCCESS == PMIx_Get(&proc, key, &info, 1, &value) && NULL != value
+            && PMIX_BYTE_OBJECT == value->type;
+    PMIX_INFO_DESTRUCT(&info);
+    if (found) {
+        *data = value->data.bo.bytes;
+        *size = value->data.bo.size;
+        value->data.bo.bytes = NULL; /* the caller's */
+        value->data.bo.size = 0;
+    }
+    if (NULL != value) {
+        PMIX_VALUE_RELEASE(value);
+    }
+    return found;
+}
 
 /* Copies the value of a key; false if there is none, or it does not fit. */
 static inline bool opal_common_adaptib_info_get(opal_info_t *info, const char *key, char *value,
@@ -131,6 +165,39 @@ static inline bool opal_common_adaptib_plain_memory(void)
 #define OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS false
 
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_cid(comm)
+
+static inline bool opal_common_adaptib_modex_commit(void)
+{
+    return OPAL_SUCCESS == opal_pmix.commit();
+}
+
+static inline bool opal_common_adaptib_modex_get(const opal_process_name_t *process,
+                                                 const char *key, int seconds, void **data,
+                                                 size_t *size)
+{
+    opal_value_t *timeout = OBJ_NEW(opal_value_t);
+    opal_value_t *value = NULL;
+    opal_list_t options;
+    bool found;
+
+    OBJ_CONSTRUCT(&options, opal_list_t);
+    timeout->key = strdup(OPAL_PMIX_TIMEOUT);
+    timeout->type = OPAL_INT;
+    timeout->data.integer = seconds;
+    opal_list_append(&options, &timeout->super);
+    found = OPAL_SUCCESS == opal_pmix.get(process, key, &options, &value) && NULL != value
+            && OPAL_BYTE_OBJECT == value->type;
+    if (found) {
+        *data = value->data.bo.bytes;
+        *size = (size_t) value->data.bo.size;
+        value->data.bo.bytes = NULL; /* the caller's */
+    }
+    if (NULL != value) {
+        OBJ_RELEASE(value);
+    }
+    OPAL_LIST_DESTRUCT(&options);
+    return found;
+}
 
 static inline bool opal_common_adaptib_info_get(opal_info_t *info, const char *key, char *value,
                                                 size_t size)

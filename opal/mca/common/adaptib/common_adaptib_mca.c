@@ -233,9 +233,12 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         .threads = threads ? &always : &opal_uses_threads, /* a later session may raise the level */
         .yields = &opal_progress_yield_when_idle,
         .one_host = job_on_one_host(),
+        .processes = job_size(),
         .lookup = core_lookup,
         .lookup_release = core_lookup_release,
         .message = core_message,
+        .report_publish = opal_common_adaptib_mca_report_publish,
+        .report_lookup = opal_common_adaptib_mca_report_lookup,
         .watch_memory = opal_common_adaptib_mca_watch_memory,
     };
     opal_common_adaptib_core_t *acquired = NULL;

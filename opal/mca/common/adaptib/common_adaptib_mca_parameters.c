@@ -98,7 +98,7 @@ static bool text_parses(const opal_common_adaptib_parameter_t *row, const char *
     case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
         (void) strtod(text, &end);
         return end != text && '\0' == *end;
-    default: /* Open MPI checks booleans, and the core checks strings */
+    default: /* the core checks strings */
         return true;
     }
 }
@@ -108,7 +108,6 @@ static void check_typed(const opal_common_adaptib_parameter_t *row, const char *
                         int index, bool refused_by_open_mpi)
 {
     static const char *const kinds[] = {
-        [OPAL_COMMON_ADAPTIB_TYPE_BOOL] = "neither true nor false",
         [OPAL_COMMON_ADAPTIB_TYPE_INT] = "not an integer that can be read",
         [OPAL_COMMON_ADAPTIB_TYPE_SIZE] = "not a size (digits, perhaps with k, m or g)",
         [OPAL_COMMON_ADAPTIB_TYPE_DOUBLE] = "not a number",
@@ -131,8 +130,6 @@ static void check_typed(const opal_common_adaptib_parameter_t *row, const char *
 static mca_base_var_type_t var_type(opal_common_adaptib_type_t type)
 {
     switch (type) {
-    case OPAL_COMMON_ADAPTIB_TYPE_BOOL:
-        return MCA_BASE_VAR_TYPE_BOOL;
     case OPAL_COMMON_ADAPTIB_TYPE_INT:
         return MCA_BASE_VAR_TYPE_INT;
     case OPAL_COMMON_ADAPTIB_TYPE_SIZE:

@@ -7,6 +7,7 @@
  *   common_adaptib_mca_messages.c    messages to the user
  *   common_adaptib_mca_memory.c      memory that is unmapped
  *   common_adaptib_mca_ended.c       processes that have ended
+ *   common_adaptib_mca_report.c      reports of all processes, for the first one
  */
 #ifndef OPAL_COMMON_ADAPTIB_MCA_PARTS_H
 #define OPAL_COMMON_ADAPTIB_MCA_PARTS_H
@@ -40,6 +41,11 @@ void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 
 /* Sets the core to report ended processes to. Call it with NULL before the core is released. */
 void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t *core);
+
+/* For the core's environment: publishes the report of this process; looks up that of another one.
+ */
+int opal_common_adaptib_mca_report_publish(void *context, const void *data, size_t size);
+int opal_common_adaptib_mca_report_lookup(void *context, uint64_t name, void **data, size_t *size);
 
 END_C_DECLS
 

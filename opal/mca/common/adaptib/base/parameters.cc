@@ -19,7 +19,6 @@ namespace {
 Parameters g_parameters;
 bool g_defaults_set = false;
 
-constexpr opal_common_adaptib_type_t kBool = OPAL_COMMON_ADAPTIB_TYPE_BOOL;
 constexpr opal_common_adaptib_type_t kInt = OPAL_COMMON_ADAPTIB_TYPE_INT;
 constexpr opal_common_adaptib_type_t kSize = OPAL_COMMON_ADAPTIB_TYPE_SIZE;
 constexpr opal_common_adaptib_type_t kDouble = OPAL_COMMON_ADAPTIB_TYPE_DOUBLE;
@@ -333,15 +332,16 @@ constexpr std::array kTable{
         "over time; simulator/studies/sources draws it. none: no file is written. path...: the "
         "file path..., followed by a dot and the process's rank."},
     opal_common_adaptib_parameter_t{
-        "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
-        "Report of each process on standard error at the end of the job: messages and bytes per "
-        "channel, connections, rails and paths."},
+        "report", kString, &g_parameters.report, "none", "", "none|summary|ranks|path...", 2,
+        "Report at the end of the job. summary (or 1): one page on the whole job on standard "
+        "error: messages and bytes by carrier, how evenly the processes worked, failures. ranks: a "
+        "page of each process, with its connections, rails and paths. path...: a JSON file of each "
+        "process in this directory, for adaptib_report. none (or 0): no report."},
 };
 
 void set_default(const opal_common_adaptib_parameter_t& row, void* storage) {
     const std::string_view text = row.default_text;
     switch (row.type) {
-    case kBool: *static_cast<bool*>(storage) = text == "true"; break;
     case kInt: std::from_chars(text.begin(), text.end(), *static_cast<int*>(storage)); break;
     case kSize:
         std::from_chars(text.begin(), text.end(), *static_cast<std::size_t*>(storage));
@@ -360,7 +360,6 @@ const void* value_of(const opal_common_adaptib_parameter_t& row, const Parameter
 
 std::string value_text(const opal_common_adaptib_parameter_t& row, const void* value) {
     switch (row.type) {
-    case kBool: return *static_cast<const bool*>(value) ? "true" : "false";
     case kInt: return std::to_string(*static_cast<const int*>(value));
     case kSize: return std::to_string(*static_cast<const std::size_t*>(value));
     case kDouble: return std::to_string(*static_cast<const double*>(value));
@@ -391,7 +390,7 @@ bool one_of(std::string_view choices, std::string_view word) {
 bool in_range(const opal_common_adaptib_parameter_t& row, const void* value) {
     const std::string text = value_text(row, value);
     const std::string_view range = row.range;
-    if (row.type == kString || row.type == kBool) {
+    if (row.type == kString) {
         return one_of(range, text);
     }
     const std::size_t dots = range.find("..");
@@ -453,6 +452,20 @@ bool check_pairs(const Parameters& values, std::string& text) {
 }
 
 } // namespace
+
+ReportKind report_kind(std::string_view value) {
+    for (const std::string_view no : {"none", "0", "no", "false"}) {
+        if (value == no) {
+            return ReportKind::none;
+        }
+    }
+    for (const std::string_view yes : {"summary", "1", "yes", "true"}) {
+        if (value == yes) {
+            return ReportKind::summary;
+        }
+    }
+    return value == "ranks" ? ReportKind::ranks : ReportKind::directory;
+}
 
 std::size_t first_eager_limit(const Parameters& values) {
     constexpr Bytes kFirst = 4096;

@@ -10,8 +10,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "common_adaptib.h"
 
@@ -72,8 +74,12 @@ struct Parameters {
     int answer_retries;
     int partition_timeout;
     char* source_map;
-    bool report;
+    char* report;
 };
+
+// Values of the parameter `report`: summary also by 1, yes or true, none also by 0, no or false.
+enum class ReportKind : std::uint8_t { none, summary, ranks, directory };
+ReportKind report_kind(std::string_view value);
 
 // The eager limit to use for eager_limit = -1 until copies have been timed, or if they never are.
 std::size_t first_eager_limit(const Parameters& values);

@@ -204,7 +204,7 @@ int Process::open() {
         report(OPAL_COMMON_ADAPTIB_FAILURE, text);
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
-    if (maps_sources() && !can_write_source_map()) {
+    if ((maps_sources() && !can_write_source_map()) || !job_report_.check()) {
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
     const std::uint32_t wanted = wanted_endpoints();
@@ -304,18 +304,22 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
 }
 
 void Process::end() {
+    std::vector<std::string> texts;
     for (const auto& endpoint : endpoints_) {
         {
             const Guard guard(endpoint.get());
             endpoint->core->drain(kFlushLimit);
         }
         report_completed(endpoint->protocol->completed());
-        if (process_parameters().report) {
-            report(OPAL_COMMON_ADAPTIB_REPORT, endpoint->core->report());
+        if (job_report_.wanted()) {
+            texts.push_back(endpoint->core->report());
         }
         if (maps_sources()) {
             write_source_map(endpoint->index);
         }
+    }
+    if (job_report_.wanted()) {
+        job_report_.write(texts);
     }
 }
 

@@ -33,6 +33,7 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "common_adaptib.h"
+#include "interface/job_report.h"
 
 namespace adaptib {
 
@@ -100,6 +101,7 @@ private:
 
     const opal_common_adaptib_environment_t environment_;
     CallbackBootstrap bootstrap_{environment_};
+    const JobReport job_report_{environment_};
     MonotonicClock clock_;
     AddressBlob address_;
     std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_;

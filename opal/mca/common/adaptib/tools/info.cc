@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "adaptib_config.h"
+#include "base/json_writer.h"
 #include "base/parameters.h"
 #include "base/wire.h"
 #include "tools/info/device_facts.h"
 #include "tools/info/host_facts.h"
-#include "tools/info/json_writer.h"
 #include "tools/info/reach.h"
 
 namespace adaptib {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info/json_writer.h"
+#include "base/json_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "interface/job_report.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/parameters.h"
+#include "base/process_name.h"
+#include "stats/job_summary.h"
+
+namespace adaptib {
+
+namespace {
+
+// Time that the job's first process waits for the reports of all others. A runtime may answer at
+// once that there is none yet, so the process asks again.
+constexpr Nanoseconds kCollectLimit = std::chrono::seconds{3};
+constexpr Nanoseconds kBetweenLooks = std::chrono::milliseconds{1};
+
+ReportKind kind() { return report_kind(process_parameters().report); }
+
+} // namespace
+
+void JobReport::say(opal_common_adaptib_severity_t severity, const std::string& text) const {
+    environment_.message(environment_.context, severity, text.c_str());
+}
+
+// Ranks of spawned jobs begin with 0 again, so the file of such a process has its job's number.
+std::string JobReport::path() const {
+    constexpr std::uint64_t kFirstJob = 1;
+    const std::uint64_t job = job_of(environment_.self) & 0xffff;
+    return std::string(process_parameters().report) + "/" +
+           (job > kFirstJob ? "job-" + std::to_string(job) + "-" : "") + "rank-" +
+           std::to_string(rank_of(environment_.self)) + ".json";
+}
+
+bool JobReport::check() const {
+    if (kind() != ReportKind::directory) {
+        return true;
+    }
+    const char* const directory = process_parameters().report;
+    struct stat found {};
+    const bool there = stat(directory, &found) == 0;
+    const bool is_directory = there && S_ISDIR(found.st_mode);
+    if (is_directory && access(directory, W_OK | X_OK) == 0) {
+        return true;
+    }
+    const std::string why =
+        there && !is_directory ? std::string("is no directory") : std::strerror(errno);
+    say(OPAL_COMMON_ADAPTIB_FAILURE,
+        "The parameter opal_common_adaptib_report has the value \"" + std::string(directory) +
+            "\", which is neither none, summary nor ranks, and no directory that can be written "
+            "on host " +
+            environment_.host_name + ": " + why +
+            ". Name a directory that each host has, or one of these words.");
+    return false;
+}
+
+bool JobReport::wanted() const { return kind() != ReportKind::none; }
+
+void JobReport::write(std::span<const std::string> texts) const {
+    if (kind() == ReportKind::ranks) {
+        for (const std::string& text : texts) {
+            say(OPAL_COMMON_ADAPTIB_REPORT, text);
+        }
+        return;
+    }
+    const ProcessReport own = report_of_process(environment_.self, environment_.host_name);
+    if (kind() == ReportKind::directory) {
+        write_file(own, texts);
+    } else {
+        summarize(own);
+    }
+}
+
+// Writes a file of another name first, so that a reader never finds half a report.
+void JobReport::write_file(const ProcessReport& own, std::span<const std::string> texts) const {
+    const std::string text = report_json(own, texts);
+    const std::string final_path = path();
+    const std::string first_path = final_path + ".part";
+    std::FILE* const file = std::fopen(first_path.c_str(), "w");
+    bool written = file != nullptr;
+    written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = (file == nullptr || std::fclose(file) == 0) && written;
+    written = written && std::rename(first_path.c_str(), final_path.c_str()) == 0;
+    if (!written) {
+        say(OPAL_COMMON_ADAPTIB_NOTICE,
+            final_path + " could not be written: " + std::strerror(errno));
+    }
+}
+
+bool JobReport::look_up(std::uint64_t name, ProcessReport& out) const {
+    void* data = nullptr;
+    std::size_t size = 0;
+    if (environment_.report_lookup(environment_.context, name, &data, &size) !=
+        OPAL_COMMON_ADAPTIB_SUCCESS) {
+        return false;
+    }
+    const bool good = decode_report({static_cast<const std::byte*>(data), size}, out);
+    environment_.lookup_release(environment_.context, data);
+    return good;
+}
+
+void JobReport::summarize(const ProcessReport& own) const {
+    const MonotonicClock clock;
+    const Nanoseconds limit = clock.now() + kCollectLimit;
+    const bool first = rank_of(environment_.self) == 0;
+    if (!first && environment_.report_publish != nullptr) {
+        const std::vector<std::byte> bytes = encode_report(own);
+        environment_.report_publish(environment_.context, bytes.data(), bytes.size());
+    }
+    if (!first) {
+        return;
+    }
+    std::vector<ProcessReport> reports{own};
+    std::vector<std::uint64_t> missing;
+    for (std::uint32_t rank = 1; rank < environment_.processes; ++rank) {
+        missing.push_back(job_of(environment_.self) << 32 | rank);
+    }
+    while (environment_.report_lookup != nullptr && !missing.empty() && clock.now() < limit) {
+        std::erase_if(missing, [&](std::uint64_t name) {
+            ProcessReport report;
+            const bool found = clock.now() < limit && look_up(name, report);
+            if (found) {
+                reports.push_back(std::move(report));
+            }
+            return found;
+        });
+        std::this_thread::sleep_for(missing.empty() ? Nanoseconds{0} : kBetweenLooks);
+    }
+    say(OPAL_COMMON_ADAPTIB_REPORT, job_summary(reports, environment_.processes));
+}
+
+} // namespace adaptib
