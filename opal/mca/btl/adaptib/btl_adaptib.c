@@ -11,6 +11,7 @@
 #include "opal/runtime/opal_progress.h"
 
 #include "btl_adaptib_fragment.h"
+#include "btl_adaptib_way.h"
 
 static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
                      mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable);
@@ -84,7 +85,9 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
                                           opal_common_adaptib_mca_name(proc->proc_name), &peer)) {
         return NULL;
     }
-    endpoint = calloc(1, sizeof(*endpoint));
+    endpoint = calloc(1, sizeof(*endpoint)
+                             + (mca_btl_adaptib.cores > 1 ? mca_btl_adaptib.cores : 0)
+                                   * sizeof(endpoint->others[0]));
     if (NULL == endpoint) {
         opal_common_adaptib_peer_release(mca_btl_adaptib.core, peer);
         return NULL;
@@ -103,6 +106,7 @@ static void endpoint_leave(mca_btl_base_endpoint_t *endpoint)
         opal_common_adaptib_peer_set_user_data(mca_btl_adaptib.core, endpoint->peer, NULL);
     }
     opal_common_adaptib_peer_release(mca_btl_adaptib.core, endpoint->peer);
+    mca_btl_adaptib_ways_release(endpoint);
     endpoint->peer = NULL;
     endpoint->proc = NULL;
     endpoint->failed = true;
@@ -204,10 +208,8 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
  * MTL's. */
 void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer)
 {
-    mca_btl_base_endpoint_t *endpoint =
-        opal_common_adaptib_peer_user_data(mca_btl_adaptib.core, peer);
+    mca_btl_base_endpoint_t *endpoint = opal_common_adaptib_peer_user_data(context, peer);
 
-    (void) context;
     if (NULL != endpoint && NULL != mca_btl_adaptib.error) {
         is_lost(endpoint);
     }
@@ -235,8 +237,12 @@ static int finalize(mca_btl_base_module_t *btl)
         (void) opal_progress_unregister(mca_btl_adaptib_progress);
         mca_btl_adaptib.core = NULL;
         mca_btl_adaptib.limit = NULL;
-        opal_common_adaptib_active_listen(core, NULL, NULL);
-        opal_common_adaptib_broken_listen(core, NULL, NULL);
+        for (uint32_t index = 0; index < mca_btl_adaptib.cores; ++index) {
+            opal_common_adaptib_active_listen(opal_common_adaptib_endpoint(core, index), NULL,
+                                              NULL);
+            opal_common_adaptib_broken_listen(opal_common_adaptib_endpoint(core, index), NULL,
+                                              NULL);
+        }
         opal_common_adaptib_mca_release(core);
         mca_btl_adaptib_lists_close();
         endpoints_free();

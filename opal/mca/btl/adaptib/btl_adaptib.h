@@ -16,7 +16,9 @@
  * ob1's messages to it go through btl/self, which has the higher exclusivity.
  *
  * Threads. The module is constant between init and finalize, except its lists, which lock as Open
- * MPI's free lists do, and an endpoint's two flags; the core takes its own lock.
+ * MPI's free lists do, and an endpoint's two flags; the core takes its own lock. If the process has
+ * several endpoints in the core's sense (parameter `endpoints`; here: cores), each thread uses one
+ * of them (btl_adaptib_way.h).
  *
  * May touch: Open MPI's headers of the OPAL layer and the common glue.
  */
@@ -42,7 +44,8 @@ typedef struct mca_btl_base_endpoint_t mca_btl_base_endpoint_t;
 
 typedef struct {
     mca_btl_base_module_t super;
-    opal_common_adaptib_core_t *core;        /* NULL: not initialized, or finalized */
+    opal_common_adaptib_core_t *core;        /* the first; NULL: not initialized, or finalized */
+    uint32_t cores;                          /* of this process */
     mca_btl_base_module_error_cb_fn_t error; /* NULL: no PML over this BTL */
     opal_free_list_t headers;    /* fragments for control messages, and before data in place */
     opal_free_list_t eager;      /* fragments of eager_bytes */
@@ -56,14 +59,21 @@ typedef struct {
     const size_t *limit;
 } mca_btl_adaptib_module_t;
 
+/* The other ways to a process, of one of this process's cores but the first. NULL: not used yet. */
+typedef struct {
+    opal_common_adaptib_peer_t *messages;  /* to the core of the same number, modulo theirs */
+    opal_common_adaptib_peer_t *one_sided; /* to their first core */
+} mca_btl_adaptib_peers_t;
+
 struct mca_btl_base_endpoint_t {
     /* Members that each message uses: in one cache line, as malloc aligns. */
-    opal_common_adaptib_peer_t *peer;
+    opal_common_adaptib_peer_t *peer; /* from the first core to their first core */
     bool self;
     bool used;   /* has carried traffic, so the core's messages are shown to the user */
     bool failed; /* Open MPI has been told that it cannot be reached */
     opal_proc_t *proc;
     struct mca_btl_base_endpoint_t *next; /* in the module's `retired` */
+    mca_btl_adaptib_peers_t others[];     /* by number of the core; none if there is one core */
 };
 
 extern mca_btl_adaptib_module_t mca_btl_adaptib;
@@ -102,7 +112,7 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status);
 /* Likewise, for an operation that was started and that its target then refused. */
 int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint);
 
-/* Listener of the core for broken connections. */
+/* Listener of a core, `context`, for broken connections. */
 void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer);
 
 static inline int mca_btl_adaptib_error(mca_btl_base_endpoint_t *endpoint, int status)
@@ -131,7 +141,7 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
 /* Passes segments that have arrived to the callback registered for the tag. */
 void mca_btl_adaptib_deliver(mca_btl_base_endpoint_t *from, mca_btl_base_tag_t tag,
                              mca_btl_base_segment_t *segments, size_t count);
-/* Listener of the core for active messages. */
+/* Listener of a core, `context`, for active messages. */
 void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, uint8_t tag,
                              const void *data, size_t bytes);
 

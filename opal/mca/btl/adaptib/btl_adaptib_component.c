@@ -11,6 +11,7 @@
 #include "opal/util/output.h"
 
 #include "btl_adaptib.h"
+#include "btl_adaptib_way.h"
 
 static int component_register(void);
 static int component_open(void);
@@ -105,6 +106,16 @@ static bool user_set(const char *name)
            && MCA_BASE_VAR_SOURCE_DEFAULT != source;
 }
 
+static void listen_to_cores(void)
+{
+    for (uint32_t index = 0; index < mca_btl_adaptib.cores; ++index) {
+        opal_common_adaptib_core_t *core = mca_btl_adaptib_core(index);
+
+        opal_common_adaptib_active_listen(core, mca_btl_adaptib_receive, core);
+        opal_common_adaptib_broken_listen(core, mca_btl_adaptib_broken, core);
+    }
+}
+
 static mca_btl_base_module_t **component_init(int *count, bool enable_progress_threads,
                                               bool enable_mpi_threads)
 {
@@ -119,6 +130,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     if (OPAL_SUCCESS != rc) {
         return NULL;
     }
+    mca_btl_adaptib.cores = opal_common_adaptib_endpoints(mca_btl_adaptib.core);
     limits_fit();
     mca_btl_adaptib.limit =
         user_set("eager_limit") ? NULL : opal_common_adaptib_active_eager(mca_btl_adaptib.core);
@@ -131,8 +143,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
         (void) mca_btl_adaptib.super.btl_finalize(&mca_btl_adaptib.super);
         return NULL;
     }
-    opal_common_adaptib_active_listen(mca_btl_adaptib.core, mca_btl_adaptib_receive, NULL);
-    opal_common_adaptib_broken_listen(mca_btl_adaptib.core, mca_btl_adaptib_broken, NULL);
+    listen_to_cores();
     modules[0] = &mca_btl_adaptib.super;
     *count = 1;
     return modules;

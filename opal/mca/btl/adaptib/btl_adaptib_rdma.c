@@ -11,6 +11,7 @@
 #include "opal/runtime/opal_progress.h"
 
 #include "btl_adaptib_fragment.h"
+#include "btl_adaptib_way.h"
 
 enum {
     WORD_BYTES = 8,
@@ -45,11 +46,10 @@ static void operation_complete(opal_common_adaptib_request_t *request)
     }
 }
 
-static __opal_attribute_noinline__ int start(mca_btl_base_endpoint_t *endpoint,
-                                             const opal_common_adaptib_one_sided_t *what,
-                                             mca_btl_base_registration_handle_t *local_handle,
-                                             mca_btl_base_rdma_completion_fn_t done, void *context,
-                                             void *data)
+static __opal_attribute_noinline__ int
+start(mca_btl_base_endpoint_t *endpoint, const mca_btl_adaptib_way_t *way,
+      const opal_common_adaptib_one_sided_t *what, mca_btl_base_registration_handle_t *local_handle,
+      mca_btl_base_rdma_completion_fn_t done, void *context, void *data)
 {
     mca_btl_adaptib_operation_t *operation;
     int rc;
@@ -65,8 +65,7 @@ static __opal_attribute_noinline__ int start(mca_btl_base_endpoint_t *endpoint,
     operation->local_address = what->local;
     operation->local_handle = local_handle;
     operation->core.complete = operation_complete;
-    rc =
-        opal_common_adaptib_rma_start(mca_btl_adaptib.core, endpoint->peer, what, &operation->core);
+    rc = opal_common_adaptib_rma_start(way->core, way->peer, what, &operation->core);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         return OPAL_SUCCESS;
     }
@@ -88,17 +87,22 @@ transfer(mca_btl_base_endpoint_t *endpoint, opal_common_adaptib_one_sided_t *wha
          const mca_btl_base_registration_handle_t *remote_handle,
          mca_btl_base_rdma_completion_fn_t done, void *context, void *data)
 {
+    mca_btl_adaptib_way_t way;
+
     if (OPAL_UNLIKELY(NULL == endpoint || NULL == remote_handle)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    what->region = mca_btl_adaptib_region_of(local_handle);
+    way = mca_btl_adaptib_way(endpoint, MCA_BTL_ADAPTIB_ONE_SIDED);
+    what->region = OPAL_LIKELY(way.core == mca_btl_adaptib.core)
+                       ? mca_btl_adaptib_region_of(local_handle)
+                       : NULL; /* the core registers the memory if it must */
     what->remote = &remote_handle->remote;
     if (OPAL_UNLIKELY(!endpoint->used)) {
         mca_btl_adaptib_used(endpoint);
     }
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_COMPLETE
-                      != opal_common_adaptib_try_rma(mca_btl_adaptib.core, endpoint->peer, what))) {
-        return start(endpoint, what, local_handle, done, context, data);
+                      != opal_common_adaptib_try_rma(way.core, way.peer, what))) {
+        return start(endpoint, &way, what, local_handle, done, context, data);
     }
     if (NULL != done) {
         done(&mca_btl_adaptib.super, endpoint, what->local, local_handle, context, data,
@@ -195,18 +199,31 @@ int mca_btl_adaptib_atomic_cswap(mca_btl_base_module_t *btl, mca_btl_base_endpoi
     return transfer(endpoint, &what, local_handle, remote_handle, cbfunc, cbcontext, cbdata);
 }
 
-static __opal_attribute_noinline__ void wait_for(uint64_t mark)
+static __opal_attribute_noinline__ void wait_for(opal_common_adaptib_core_t *core, uint64_t mark)
 {
     unsigned idle = 0;
 
     do {
-        if (opal_common_adaptib_progress(mca_btl_adaptib.core) > 0) {
+        if (opal_common_adaptib_progress(core) > 0) {
             idle = 0;
         } else if (++idle >= IDLE_PASSES) {
             opal_progress(); /* of all components; also yields the CPU if it is told to */
             idle = 0;
         }
-    } while (0 != mark && !opal_common_adaptib_flush_passed(mca_btl_adaptib.core, mark));
+    } while (0 != mark && !opal_common_adaptib_flush_passed(core, mark));
+}
+
+/* Waits for what is under way in the cores but the first, whichever thread has started it. */
+static __opal_attribute_noinline__ void flush_others(void)
+{
+    for (uint32_t index = 1; index < mca_btl_adaptib.cores; ++index) {
+        opal_common_adaptib_core_t *core = mca_btl_adaptib_core(index);
+        const uint64_t mark = opal_common_adaptib_flush_mark(core);
+
+        if (0 != mark) {
+            wait_for(core, mark);
+        }
+    }
 }
 
 /* Flushes all endpoints; Open MPI never asks for a single one. It ends in any case, since an
@@ -223,7 +240,10 @@ int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
     (void) endpoint;
     __atomic_store_n(&calls, call, __ATOMIC_RELAXED);
     if (0 == call % CALLS_PER_PASS || 0 != mark) {
-        wait_for(mark);
+        wait_for(mca_btl_adaptib.core, mark);
+    }
+    if (OPAL_UNLIKELY(mca_btl_adaptib.cores > 1)) {
+        flush_others();
     }
     return OPAL_SUCCESS;
 }

@@ -38,8 +38,7 @@ void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, ui
 {
     mca_btl_base_segment_t segment;
 
-    (void) context;
     segment.seg_addr.pval = (void *) (uintptr_t) data;
     segment.seg_len = bytes;
-    deliver(OPAL_COMMON_ADAPTIB_BTL_SENDER(mca_btl_adaptib.core, peer), tag, &segment, 1);
+    deliver(OPAL_COMMON_ADAPTIB_BTL_SENDER(context, peer), tag, &segment, 1);
 }

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "btl_adaptib_fragment.h"
+#include "btl_adaptib_way.h"
 
 static inline mca_btl_adaptib_fragment_t *fragment_of(opal_common_adaptib_request_t *request)
 {
@@ -83,10 +84,11 @@ static inline bool sent_in_pieces(mca_btl_base_endpoint_t *endpoint,
     const mca_btl_base_segment_t *segments = fragment->segments;
     const bool two = fragment->base.des_segment_count > 1;
     const size_t more = two ? segments[1].seg_len : 0;
+    const mca_btl_adaptib_way_t way = mca_btl_adaptib_way(endpoint, MCA_BTL_ADAPTIB_MESSAGES);
 
     if (OPAL_COMMON_ADAPTIB_COMPLETE
-        != opal_common_adaptib_active_try_send(mca_btl_adaptib.core, endpoint->peer, tag,
-                                               segments[0].seg_addr.pval, segments[0].seg_len,
+        != opal_common_adaptib_active_try_send(way.core, way.peer, tag, segments[0].seg_addr.pval,
+                                               segments[0].seg_len,
                                                two ? segments[1].seg_addr.pval : NULL, more)) {
         return false;
     }
@@ -101,6 +103,7 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
                         mca_btl_base_tag_t tag, bool refused)
 {
     opal_common_adaptib_data_t data;
+    mca_btl_adaptib_way_t way;
     int rc;
 
     if (OPAL_UNLIKELY(!endpoint->used)) {
@@ -128,8 +131,8 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
         data.context = fragment;
     }
     fragment->core.status = OPAL_COMMON_ADAPTIB_SUCCESS;
-    rc = opal_common_adaptib_active_send(mca_btl_adaptib.core, endpoint->peer, tag, &data,
-                                         &fragment->core);
+    way = mca_btl_adaptib_way(endpoint, MCA_BTL_ADAPTIB_MESSAGES);
+    rc = opal_common_adaptib_active_send(way.core, way.peer, tag, &data, &fragment->core);
     /* It may be complete because it cannot be sent. */
     return OPAL_COMMON_ADAPTIB_COMPLETE == rc
                    && OPAL_COMMON_ADAPTIB_SUCCESS != fragment->core.status
@@ -168,6 +171,7 @@ static inline bool try_send(mca_btl_base_endpoint_t *endpoint, opal_convertor_t 
                             const void *header, size_t header_size, size_t payload_size,
                             mca_btl_base_tag_t tag, bool *refused)
 {
+    mca_btl_adaptib_way_t way;
     void *data = NULL;
 
     *refused = false;
@@ -180,9 +184,10 @@ static inline bool try_send(mca_btl_base_endpoint_t *endpoint, opal_convertor_t 
         }
         opal_convertor_get_current_pointer(convertor, &data);
     }
+    way = mca_btl_adaptib_way(endpoint, MCA_BTL_ADAPTIB_MESSAGES);
     *refused = OPAL_COMMON_ADAPTIB_COMPLETE
-               != opal_common_adaptib_active_try_send(mca_btl_adaptib.core, endpoint->peer, tag,
-                                                      header, header_size, data, payload_size);
+               != opal_common_adaptib_active_try_send(way.core, way.peer, tag, header, header_size,
+                                                      data, payload_size);
     return !*refused;
 }
 

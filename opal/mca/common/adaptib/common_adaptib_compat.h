@@ -157,7 +157,7 @@ static inline bool opal_common_adaptib_plain_memory(void)
     } while (0)
 
 /* Nothing uses the sender. */
-#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) ((void) (peer), NULL)
+#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) ((void) (core), (void) (peer), NULL)
 
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION 0
 

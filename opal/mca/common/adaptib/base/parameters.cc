@@ -125,7 +125,7 @@ constexpr std::array kTable{
         "connect", kString, &g_parameters.connect, "on_demand", "", "on_demand|partial|static", 4,
         "Processes that are connected at the start of the job; the others are connected on "
         "demand. on_demand: none. partial: those whose ranks are a power of two apart. static: "
-        "all."},
+        "all. Of several endpoints of a process, only the first one is connected at the start."},
     opal_common_adaptib_parameter_t{
         "connect_method", kString, &g_parameters.connect_method, "datagrams", "",
         "datagrams|rdma_cm", 4,
@@ -202,11 +202,11 @@ constexpr std::array kTable{
         "whose threads call MPI at the same time."},
     opal_common_adaptib_parameter_t{
         "endpoints", kInt, &g_parameters.endpoints, "1", "endpoints", "0..16", 3,
-        "Independent sets of queues, connections and locks of each process (MTL only). With "
-        "several, threads that use different communicators do not wait for each other: a "
-        "communicator belongs to one endpoint, in the order in which communicators are made, and "
-        "is spread over all if it is made with the info keys mpi_assert_no_any_source and "
-        "mpi_assert_no_any_tag. Set it to the number of threads that communicate at the same "
+        "Independent sets of queues, connections and locks of each process. With several, threads "
+        "that use different communicators do not wait for each other over the MTL: a communicator "
+        "belongs to one endpoint, in the order in which communicators are made, and is spread over "
+        "all if it is made with the info keys mpi_assert_no_any_source and mpi_assert_no_any_tag. "
+        "Over the BTL, and so for one-sided operations, each thread has an endpoint. Set it to the number of threads that communicate at the same "
         "time; must be a power of two. 0: the processors that the process may run on, but no more "
         "than 8, if MPI was initialized with MPI_THREAD_MULTIPLE, and 1 otherwise."},
     opal_common_adaptib_parameter_t{
