@@ -206,9 +206,10 @@ constexpr std::array kTable{
         "that use different communicators do not wait for each other over the MTL: a communicator "
         "belongs to one endpoint, in the order in which communicators are made, and is spread over "
         "all if it is made with the info keys mpi_assert_no_any_source and mpi_assert_no_any_tag. "
-        "Over the BTL, and so for one-sided operations, each thread has an endpoint. Set it to the number of threads that communicate at the same "
-        "time; must be a power of two. 0: the processors that the process may run on, but no more "
-        "than 8, if MPI was initialized with MPI_THREAD_MULTIPLE, and 1 otherwise."},
+        "Over the BTL, and so for one-sided operations, each thread has an endpoint. Set it to the "
+        "number of threads that communicate at the same time; must be a power of two. 0: the "
+        "processors that the process may run on, but no more than 8, if MPI was initialized with "
+        "MPI_THREAD_MULTIPLE, and 1 otherwise."},
     opal_common_adaptib_parameter_t{
         "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
         "Size of the blocks through which non-contiguous data is packed and unpacked in a "
