@@ -247,8 +247,9 @@ constexpr std::array kTable{
         "before a link-local one."},
     opal_common_adaptib_parameter_t{
         "partition", kInt, &g_parameters.partition, "0", "P_Key", "0..65535", 4,
-        "InfiniBand: P_Key of the partition that ports use, for example 0x8001. 0: the first one "
-        "in a port's table."},
+        "InfiniBand: P_Key of the partition that ports use, for example 0x8001. 0: of the "
+        "partitions that both ends of a connection have, full memberships first; datagrams use the "
+        "first full membership in the port's table, or its first entry if it has none."},
     opal_common_adaptib_parameter_t{
         "service_level", kInt, &g_parameters.service_level, "0", "level", "0..15", 5,
         "Service level (InfiniBand) or priority (RoCE) of the packets that RDMA devices send."},

@@ -214,8 +214,8 @@ PathSpec VerbsRail::path_to_impl(const RailAddress& remote, std::uint32_t index)
     return verbs::path_to(port_, remote, index);
 }
 
-// Does not check that both are on one network: that shows when a connection is made, and check_peer
-// then says what is wrong.
+// Does not check that both are on one network: that shows when a connection is made, and
+// path_vector then says what is wrong.
 bool VerbsRail::is_reachable_impl(const RailAddress& remote) const {
     WireAddress wire{};
     return decode_address(remote, wire);
@@ -299,15 +299,14 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
 }
 
 Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
-    ibv_ah_attr attributes{};
-    ibv_mtu mtu{};
+    PathVector found;
     if (const Status status =
-            address_vector(port_, path, options_, true, attributes, mtu, last_error_text_);
+            path_vector(port_, path, options_, Traffic::datagrams, found, last_error_text_);
         !status.ok()) {
         return status;
     }
     errno = 0;
-    ibv_ah* ah = calls().create_ah(device_.pd(), &attributes);
+    ibv_ah* ah = calls().create_ah(device_.pd(), &found.attributes);
     if (ah == nullptr) {
         return status_of(error_number(-1));
     }
