@@ -258,6 +258,12 @@ constexpr std::array kTable{
         "Traffic class that RDMA devices write into the global header of the packets they send; "
         "on RoCE it holds the DSCP and ECN bits of IP."},
     opal_common_adaptib_parameter_t{
+        "datagram_buffers", kInt, &g_parameters.datagram_buffers, "4096", "buffers", "256..65536",
+        5,
+        "Most buffers, of one MTU each, in which an RDMA device puts datagrams until the process "
+        "takes them. A process begins with 256, or with one for each process of the job but at "
+        "most 1024, and adds some when many datagrams arrive at once."},
+    opal_common_adaptib_parameter_t{
         "shm_single_copy", kString, &g_parameters.shm_single_copy, "auto", "", "auto|cma|none", 3,
         "How large messages are copied between processes of one host. cma: once, by the kernel's "
         "cross-memory attach; adaptib refuses to start where that is forbidden. none: twice, "

@@ -110,6 +110,12 @@ Core::~Core() {
     }
 }
 
+void Core::expect(std::uint32_t processes) {
+    for (AttachedFabric& attached : parts_.fabrics.all()) {
+        attached.datagrams->expect(processes);
+    }
+}
+
 std::size_t Core::migrate_paths(Peer& peer) {
     return parts_.migration == nullptr ? 0 : parts_.migration->migrate(peer);
 }
