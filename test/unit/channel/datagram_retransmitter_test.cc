@@ -105,6 +105,16 @@ TEST_F(Retransmitter, TheSenderNumbersWhatMayMove) {
     EXPECT_EQ(prefix.rail, 3u);
 }
 
+TEST_F(Retransmitter, AHandleOutlivesTheSendsOfATargetThatIsReleased) {
+    send();
+    retransmitter.release(target);
+    EXPECT_EQ(target.handle, nullptr);
+    EXPECT_EQ(handles, 1) << "the adapter still uses it";
+    end_sends();
+    sender.drop_retired();
+    EXPECT_EQ(handles, 0);
+}
+
 TEST_F(Retransmitter, SendsAgainUntilItIsAcknowledged) {
     EXPECT_EQ(retransmitter.deadline(), Nanoseconds::max());
     send();
