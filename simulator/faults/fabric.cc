@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The decorated fabric and its rails (fault.h).
+#include <algorithm>
 #include <map>
 
 #include "simulator/faults/queue_pair.h"
@@ -67,6 +68,10 @@ private:
     PathSpec path_to_impl(const RailAddress& remote, std::uint32_t index) const override {
         return below_.path_to(remote, index);
     }
+    Bytes datagram_bytes_to_impl(const RailAddress& remote) const override {
+        return std::min(below_.datagram_bytes_to(remote), node_.plan().peers_datagram_bytes);
+    }
+    bool dc_suits_impl(const RailAddress& remote) const override { return below_.dc_suits(remote); }
     std::string last_error_text_impl() const override { return below_.last_error_text(); }
     void refuse_impl(const RailAddress& remote, Reason why) override { below_.refuse(remote, why); }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;

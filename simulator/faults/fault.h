@@ -119,6 +119,9 @@ struct FaultPlan {
     // Changes the address that the node publishes for a rail, but not the addresses that it
     // receives.
     std::function<void(std::uint32_t rail, RailAddress& address)> readdress;
+    // Longest datagram that the peers' rails take; the node's rails say so (datagram_bytes_to), and
+    // longer ones vanish.
+    Bytes peers_datagram_bytes = ~Bytes{0};
     // Called first in each QueuePair::rma_now, so that a test can act at that moment.
     std::function<void()> at_rma_now;
     // Limit of memory that is registered at the same time, as under "ulimit -l". Beyond it

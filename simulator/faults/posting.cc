@@ -15,6 +15,14 @@ void corrupt(std::vector<std::byte>& bytes, std::uint64_t count, Random& random)
     }
 }
 
+Bytes length_of(const SendWork& work) {
+    Bytes bytes = 0;
+    for (std::uint32_t i = 0; i < work.gather_count; ++i) {
+        bytes += work.gather[i].length;
+    }
+    return bytes;
+}
+
 } // namespace
 
 Status FaultQp::post_send_impl(const SendWork& work) {
@@ -78,7 +86,7 @@ Status FaultQp::post_datagram(const SendWork& work) {
         withhold(work, WorkStatus::success, false);
         return kOk;
     }
-    if (node_.down(rail_index_)) {
+    if (node_.down(rail_index_) || length_of(work) > node_.plan().peers_datagram_bytes) {
         drop(work); // it left, as far as the node knows
         return kOk;
     }

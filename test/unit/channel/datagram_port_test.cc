@@ -12,11 +12,12 @@ namespace adaptib::test {
 namespace {
 
 constexpr std::uint32_t kReceives = 4;
+constexpr std::uint32_t kMostReceives = 19;
 
 class Port : public testing::Test {
 protected:
     void SetUp() override {
-        ASSERT_TRUE(port.open(rail, 8, kReceives, 99, counters).ok());
+        ASSERT_TRUE(port.open(rail, 8, {kReceives, kMostReceives}, 99, counters).ok());
         ASSERT_TRUE(rail.allocate(64, 0, memory).ok());
     }
     Status post(std::uint32_t slot) {
@@ -43,6 +44,52 @@ TEST_F(Port, IsReadyWithItsReceivesPosted) {
     EXPECT_EQ(port.receive_at(1) - port.receive_at(0), 512);
     EXPECT_EQ(port.qp_number(), 77u);
     EXPECT_EQ(counters.buffers_bytes, kReceives * 512u);
+}
+
+TEST_F(Port, ReceivesAreAddedWhenHalfOfThemWait) {
+    port.on_polled(1, false);
+    EXPECT_EQ(rail.receives.size(), kReceives);
+    port.on_polled(1, true);
+    ASSERT_EQ(rail.receives.size(), 2 * kReceives) << "posted at once";
+    EXPECT_EQ(port.receives(), 2 * kReceives);
+    for (std::uint32_t i = 0; i < 10; ++i) {
+        port.on_polled(3, true);
+    }
+    EXPECT_EQ(rail.receives.size(), 2 * kReceives) << "fewer than half at a time";
+    for (std::uint32_t i = 0; i < 100; ++i) {
+        port.on_polled(100, true);
+    }
+    EXPECT_EQ(port.receives(), 16u) << "whole blocks, up to the bound";
+    EXPECT_EQ(rail.receives.size(), 16u);
+    EXPECT_EQ(counters.buffers_bytes, 16 * 512u);
+    for (std::uint32_t i = 0; i + 1 < port.receives(); ++i) {
+        EXPECT_NE(port.receive_at(i), port.receive_at(i + 1));
+    }
+}
+
+TEST_F(Port, ReceivesAreAddedForExpectedSenders) {
+    port.want_receives(9);
+    EXPECT_EQ(port.receives(), 12u);
+    port.want_receives(5);
+    EXPECT_EQ(port.receives(), 12u);
+}
+
+TEST_F(Port, WithoutMemoryThereAreNoMore) {
+    rail.memory_result = Status::error(Reason::locked_memory);
+    port.want_receives(100);
+    EXPECT_EQ(port.receives(), kReceives);
+    EXPECT_FALSE(port.broken());
+    rail.memory_result = kOk;
+    port.want_receives(100);
+    EXPECT_EQ(port.receives(), kReceives) << "it does not ask again";
+}
+
+TEST_F(Port, ARestartPostsAllReceives) {
+    port.want_receives(12);
+    rail.receives.clear();
+    ASSERT_TRUE(port.reset(Nanoseconds{1000}));
+    port.start_again();
+    EXPECT_EQ(rail.receives.size(), 12u);
 }
 
 TEST_F(Port, CompletionsSayWhoseTheyAre) {

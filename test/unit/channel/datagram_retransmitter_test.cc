@@ -20,7 +20,7 @@ using Standing = DatagramRetransmitter::Standing;
 class Retransmitter : public testing::Test {
 protected:
     void SetUp() override {
-        ASSERT_TRUE(sender.open(rails).ok());
+        ASSERT_TRUE(sender.open(rails, 256).ok());
         target.handle = std::make_unique<CountedHandle>(handles);
         target.qp = 5;
         target.key = 6;
@@ -103,6 +103,16 @@ TEST_F(Retransmitter, TheSenderNumbersWhatMayMove) {
     EXPECT_EQ(prefix.target_key, 6u);
     EXPECT_EQ(prefix.number, 1u);
     EXPECT_EQ(prefix.rail, 3u);
+}
+
+TEST_F(Retransmitter, AHandleOutlivesTheSendsOfATargetThatIsReleased) {
+    send();
+    retransmitter.release(target);
+    EXPECT_EQ(target.handle, nullptr);
+    EXPECT_EQ(handles, 1) << "the adapter still uses it";
+    end_sends();
+    sender.drop_retired();
+    EXPECT_EQ(handles, 0);
 }
 
 TEST_F(Retransmitter, SendsAgainUntilItIsAcknowledged) {

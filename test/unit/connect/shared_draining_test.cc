@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 
+#include "unit/channel/datagram_rail.h"
 #include "unit/connect/recorded_rails.h"
 
 namespace adaptib::test {
@@ -51,6 +52,22 @@ protected:
     std::array<std::shared_ptr<SharedInitiator>, 2> initiators_;
     std::unique_ptr<Peer> peer_ = open_peer(1);
 };
+
+// The adapter may still use it, even if the queue pair is in ERR.
+TEST_F(Draining, TheHandleOfWorkUnderWayOutlivesTheQueuePair) {
+    int handles = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+        static_cast<SharedQueuePair*>(peer_->lanes.subchannels[i].qp.get())
+            ->set_destination(std::make_unique<CountedHandle>(handles), 5, 6);
+    }
+    post(0);
+    peer_->lanes.subchannels[0].qp.reset();
+    peer_->lanes.subchannels[1].qp.reset();
+    EXPECT_EQ(handles, 1) << "the second one has nothing under way";
+    initiators_[0]->destroy();
+    initiators_[0].reset();
+    EXPECT_EQ(handles, 0);
+}
 
 TEST_F(Draining, QueuePairsOfThePeersOwnNeedNone) {
     const auto own = open_peer(2);

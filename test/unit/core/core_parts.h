@@ -28,7 +28,9 @@ namespace adaptib::test {
 // The process behind it is as the test says.
 class StandingHandle final : public AddressHandle {
 public:
-    explicit StandingHandle(Status says = kOk) : says_(says) {}
+    // `token`: shared until the handle ends.
+    explicit StandingHandle(Status says = kOk, std::shared_ptr<int> token = {})
+        : says_(says), token_(std::move(token)) {}
     void says(Status status) { says_ = status; }
 
 private:
@@ -38,6 +40,7 @@ private:
     }
 
     Status says_;
+    std::shared_ptr<int> token_;
 };
 
 struct PartsOptions {

@@ -45,6 +45,21 @@ TEST_F(DeparturesTest, APeerThatFinalizesLeavesWithoutAFailure) {
     EXPECT_EQ(directory_.find(7), &peer_) << "its record stays";
 }
 
+TEST_F(DeparturesTest, AHandleOutlivesTheDatagramsUnderWay) {
+    const auto token = std::make_shared<int>();
+    DatagramTarget& target = peer_.contact.datagram;
+    target.handle = std::make_unique<StandingHandle>(kOk, token);
+    MessageHeader header;
+    header.type = MessageType::allowance;
+    ASSERT_NE(peer_.contact.channel.reserve(0), nullptr);
+    ASSERT_TRUE(peer_.contact.channel.commit(target, header).ok());
+    handle_of(peer_).says(Status::error(Reason::no_device));
+    departures_.on_peers_changed();
+    departures_.tear_down_peers();
+    EXPECT_EQ(target.handle, nullptr);
+    EXPECT_EQ(token.use_count(), 2) << "the adapter may still use it";
+}
+
 TEST_F(DeparturesTest, APeerLeavesOnceHoweverOftenItIsNoticed) {
     handle_of(peer_).says(Status::error(Reason::peer_gone));
     departures_.on_peers_changed();

@@ -5,15 +5,23 @@
 //
 // Rails 0 and 1 are ports of two devices in one fabric; their queue pairs connect to each other.
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <map>
 
+#include "fabric/verbs/port.h"
 #include "unit/verbs/rdma_cm_stand_in.h"
 #include "unit/verbs/verbs_fixture.h"
 
 namespace adaptib::test {
 namespace {
+
+// Makes it the address of a rail that connects by datagrams.
+void drop_service(RailAddress& address) {
+    address.size = sizeof(verbs::WireAddress);
+    address.bytes[offsetof(verbs::WireAddress, cm)] = std::byte{0};
+}
 
 class CmConnectTest : public VerbsTest {
 protected:
@@ -179,7 +187,7 @@ TEST_F(CmConnectTest, BothEndsHaveToChooseTheSame) {
     open_rails();
     const PathSpec with = path_to(rail(1));
     PathSpec without = with;
-    without.remote.size = 40;
+    drop_service(without.remote);
     std::unique_ptr<AddressHandle> handle;
     EXPECT_EQ(rail().create_ah(with, handle), kOk);
     handle.reset();
@@ -295,7 +303,7 @@ TEST_F(CmConnectTest, WhatIsWrongFromTheBeginningIsRefused) {
     wrong.max_reads = 1000;
     EXPECT_EQ(pairs_[0]->cm_connect(wrong, kCmConnectRequired, {}), refusal(Reason::bad_argument));
     wrong = a;
-    wrong.path.remote.size = 40;
+    drop_service(wrong.path.remote);
     EXPECT_EQ(pairs_[0]->cm_connect(wrong, kCmConnectRequired, {}), refusal(Reason::unreachable));
     EXPECT_EQ(qp(init(QpType::rc, cq())).cm_connect(a, kCmConnectRequired, {}),
               refusal(Reason::bad_state));

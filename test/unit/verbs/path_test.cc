@@ -183,10 +183,6 @@ TEST_F(Path, PeersThatDoNotFit) {
     const FakeDevice ib = ib_device("mlx5_9", 1, 0);
     unreachable(other(roce_device("rxe0"), [](FakeDevice&) {}), "Ethernet");
     unreachable(other(ib, [](FakeDevice& d) { d.ports[0].pkeys = {0x8001}; }), "0x8001");
-    unreachable(other(ib, [](FakeDevice& d) { d.ports[0].attributes.active_mtu = IBV_MTU_4096; }),
-                "4096");
-    unreachable(other(ib, [](FakeDevice& d) { d.ports[0].attributes.active_mtu = IBV_MTU_256; }),
-                "256");
     unreachable(other(ib, [](FakeDevice& d) { d.ports[0].attributes.lid = 0; }), "LID");
     unreachable(
         other(ib,
@@ -223,6 +219,21 @@ TEST_F(Path, ConnectionsTakeTheSmallerMtu) {
                        [mtu](FakeDevice& d) { d.ports[0].attributes.active_mtu = mtu; });
         ASSERT_EQ(pair.modify(a, kRcReceive), kOk);
         EXPECT_EQ(lib_.modified.back().attributes.path_mtu, std::min(mtu, IBV_MTU_2048));
+    }
+}
+
+// A longer datagram would vanish.
+TEST_F(Path, DatagramsTakeTheSmallerMtu) {
+    open_roce();
+    for (const auto& [mtu, bytes] :
+         {std::pair{IBV_MTU_256, 256u}, {IBV_MTU_2048, 2048u}, {IBV_MTU_4096, 2048u}}) {
+        const PathSpec path = other(roce_device("b"), [mtu = mtu](FakeDevice& d) {
+            d.ports[0].attributes.active_mtu = mtu;
+        });
+        std::unique_ptr<AddressHandle> handle;
+        EXPECT_EQ(rail().create_ah(path, handle), kOk) << rail().last_error_text();
+        EXPECT_EQ(rail().datagram_bytes_to(path.remote), bytes);
+        EXPECT_EQ(rail().dc_suits(path.remote), mtu == IBV_MTU_2048) << "it has one MTU for all";
     }
 }
 

@@ -247,8 +247,9 @@ constexpr std::array kTable{
         "before a link-local one."},
     opal_common_adaptib_parameter_t{
         "partition", kInt, &g_parameters.partition, "0", "P_Key", "0..65535", 4,
-        "InfiniBand: P_Key of the partition that ports use, for example 0x8001. 0: the first one "
-        "in a port's table."},
+        "InfiniBand: P_Key of the partition that ports use, for example 0x8001. 0: of the "
+        "partitions that both ends of a connection have, full memberships first; datagrams use the "
+        "first full membership in the port's table, or its first entry if it has none."},
     opal_common_adaptib_parameter_t{
         "service_level", kInt, &g_parameters.service_level, "0", "level", "0..15", 5,
         "Service level (InfiniBand) or priority (RoCE) of the packets that RDMA devices send."},
@@ -256,6 +257,12 @@ constexpr std::array kTable{
         "traffic_class", kInt, &g_parameters.traffic_class, "0", "class", "0..255", 5,
         "Traffic class that RDMA devices write into the global header of the packets they send; "
         "on RoCE it holds the DSCP and ECN bits of IP."},
+    opal_common_adaptib_parameter_t{
+        "datagram_buffers", kInt, &g_parameters.datagram_buffers, "4096", "buffers", "256..65536",
+        5,
+        "Most buffers, of one MTU each, in which an RDMA device puts datagrams until the process "
+        "takes them. A process begins with 256, or with one for each process of the job but at "
+        "most 1024, and adds some when many datagrams arrive at once."},
     opal_common_adaptib_parameter_t{
         "shm_single_copy", kString, &g_parameters.shm_single_copy, "auto", "", "auto|cma|none", 3,
         "How large messages are copied between processes of one host. cma: once, by the kernel's "

@@ -61,6 +61,7 @@ struct Parameters {
     int partition;
     int service_level;
     int traffic_class;
+    int datagram_buffers;
     char* shm_single_copy;
     int shm_rails;
     std::size_t shm_queue_bytes;

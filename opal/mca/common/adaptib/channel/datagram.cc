@@ -11,14 +11,14 @@ namespace adaptib {
 
 Status DatagramChannel::create(RailList rails, std::uint32_t first, const Identity& identity,
                                const Clock& clock, Counters& counters,
-                               std::unique_ptr<DatagramChannel>& out) {
+                               std::unique_ptr<DatagramChannel>& out, std::uint32_t most_receives) {
     for (const Rail* rail : rails) {
         if (!rail->info().has(Capability::ud)) {
             return Status::error(Reason::not_supported);
         }
     }
     std::unique_ptr<DatagramChannel> channel(new DatagramChannel(first, identity, clock, counters));
-    if (Status status = channel->sender_.open(rails); !status.ok()) {
+    if (Status status = channel->sender_.open(rails, most_receives); !status.ok()) {
         return status;
     }
     out = std::move(channel);
@@ -163,6 +163,7 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
     while (taken < limit) {
         const std::size_t room = std::min(batch_.size(), limit - taken);
         const std::size_t count = port.poll(std::span(batch_).first(room));
+        std::size_t received = 0;
         for (std::size_t i = 0; i < count; ++i) {
             const WorkCompletion& completion = batch_[i];
             if (!port.is_current(completion)) [[unlikely]] {
@@ -177,6 +178,7 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
                 }
                 continue;
             }
+            ++received;
             if (completion.status == WorkStatus::success) {
                 handle_receive(number, completion, receiver);
             } else {
@@ -192,6 +194,7 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
             }
         }
         taken += count;
+        port.on_polled(received, count < room);
         if (count < room) {
             break;
         }

@@ -45,6 +45,7 @@ namespace adaptib {
 class DatagramChannel {
 public:
     using Identity = DatagramIdentity;
+    static constexpr std::uint32_t kUsualReceives = 4096;
     using PathFailure = DatagramRetransmitter::PathFailure;
     using Standing = DatagramRetransmitter::Standing;
 
@@ -57,9 +58,11 @@ public:
                            std::uint8_t rail, const MessageHeader& header, const std::byte* body)>;
 
     // `first`: the number of rails[0] among the rails that the process publishes.
+    // `most_receives`: of one rail, if datagrams may be lost.
     static Status create(RailList rails, std::uint32_t first, const Identity& identity,
                          const Clock& clock, Counters& counters,
-                         std::unique_ptr<DatagramChannel>& out);
+                         std::unique_ptr<DatagramChannel>& out,
+                         std::uint32_t most_receives = kUsualReceives);
     static Status create(Rail& rail, const Identity& identity, const Clock& clock,
                          Counters& counters, std::unique_ptr<DatagramChannel>& out) {
         Rail* const only = &rail;
@@ -68,6 +71,12 @@ public:
 
     // Bytes of body and payload that one message carries.
     Bytes capacity() const { return sender_.capacity(); }
+    // Returns by how much less a datagram carries if it has at most that many bytes in all.
+    Bytes shorter_by(Bytes bytes) const {
+        return sender_.datagram_bytes() > bytes ? sender_.datagram_bytes() - bytes : 0;
+    }
+    // Tells that so many processes may send, as the first that they do, at once.
+    void expect(std::uint32_t processes) { sender_.expect(processes); }
     std::uint32_t ports() const { return static_cast<std::uint32_t>(sender_.ports()); }
     std::uint32_t qp_number(std::uint32_t port = 0) const { return sender_.port(port).qp_number(); }
     Rail& rail(std::uint32_t port = 0) const { return sender_.port(port).rail(); }

@@ -2,6 +2,7 @@
 // The queue pair of a datagram channel on one rail (channel/datagram_port.h).
 #include "channel/datagram_port.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace adaptib {
@@ -12,17 +13,24 @@ constexpr Nanoseconds kMendEvery{10'000'000};
 
 } // namespace
 
-Status DatagramPort::open(Rail& rail, std::uint32_t sends, std::uint32_t receives,
+Status DatagramPort::open(Rail& rail, std::uint32_t sends, const Receives& receives,
                           std::uint64_t key, Counters& counters) {
     rail_ = &rail;
+    counters_ = &counters;
     key_ = key;
-    receives_ = receives;
+    block_ = receives.first;
+    most_receives_ = receives.most;
+    if (rail.info().max_send_depth > 0) { // receive queues are about as deep
+        most_receives_ = std::min(most_receives_, rail.info().max_send_depth);
+    }
+    if (rail.info().max_cq_depth > 0) {
+        most_receives_ = std::min(most_receives_, rail.info().max_cq_depth - sends);
+    }
+    most_receives_ = std::max(most_receives_, block_);
     receive_bytes_ = round_up(rail.info().datagram_bytes, kCacheLine);
-    Status status = rail.allocate(receives * receive_bytes_, kLocalWrite, receive_memory_);
+    Status status = add_block();
     if (status.ok()) {
-        ++counters.buffers;
-        counters.buffers_bytes += receive_memory_->length();
-        status = rail.create_cq(sends + receives, cq_);
+        status = rail.create_cq(sends + most_receives_, cq_);
     }
     if (!status.ok()) {
         return status;
@@ -32,11 +40,38 @@ Status DatagramPort::open(Rail& rail, std::uint32_t sends, std::uint32_t receive
     init.send_cq = cq_.get();
     init.receive_cq = cq_.get();
     init.send_depth = sends;
-    init.receive_depth = receives;
+    init.receive_depth = most_receives_;
     if (status = rail.create_qp(init, qp_); !status.ok()) {
         return status;
     }
     return start();
+}
+
+Status DatagramPort::add_block() {
+    std::unique_ptr<MemoryRegion> memory;
+    const Status status = rail_->allocate(block_ * receive_bytes_, kLocalWrite, memory);
+    if (status.ok()) {
+        ++counters_->buffers;
+        counters_->buffers_bytes += memory->length();
+        receive_memory_.push_back(std::move(memory));
+        receives_ += block_;
+    }
+    return status;
+}
+
+// Where a receive cannot be posted, the queue pair is broken, and its restart posts all.
+void DatagramPort::want_receives(std::uint32_t count) {
+    count = std::min(count, most_receives_);
+    while (receives_ < count && receives_ + block_ <= most_receives_) {
+        const std::uint32_t first = receives_;
+        if (!add_block().ok()) {
+            most_receives_ = receives_; // does not ask again
+            return;
+        }
+        for (std::uint32_t i = first; i < receives_; ++i) {
+            broken_ = !post_receive(i).ok() || broken_;
+        }
+    }
 }
 
 // Brings the queue pair from RESET to RTS and posts its receives.
@@ -77,9 +112,8 @@ void DatagramPort::start_again() {
 }
 
 Status DatagramPort::post_receive(std::uint32_t index) {
-    auto* base = static_cast<std::byte*>(receive_memory_->address());
-    const Gather scatter{base + index * receive_bytes_, rail_->info().datagram_bytes,
-                         receive_memory_->local_key()};
+    const Gather scatter{place_of(index), rail_->info().datagram_bytes,
+                         receive_memory_[index / block_]->local_key()};
     ReceiveWork work;
     work.wr_id = life_tag() | index;
     work.scatter = &scatter;

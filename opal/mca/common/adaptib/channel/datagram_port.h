@@ -3,7 +3,8 @@
 //
 // Purpose: posts sends and receives, and tells whose completions are whose. The same queue pair is
 // restarted when it breaks, since its number is published: all its work under way ends by that, and
-// completions from before do not count. Keeps address handles until no send uses them.
+// completions from before do not count. Keeps address handles until no send uses them. Adds
+// receives, up to a bound, when more datagrams arrive than the port can keep until it is polled.
 // Ownership: owns the queue pair, its completion queue and the memory of the receives.
 // Threads: one at a time.
 // May touch: base/, fabric/, stats/.
@@ -24,9 +25,15 @@ namespace adaptib {
 
 class DatagramPort {
 public:
+    // Number of receives: at the start, and at most.
+    struct Receives {
+        std::uint32_t first = 0;
+        std::uint32_t most = 0; // at least `first`
+    };
+
     // Makes the queue pair, for at most `sends` at a time, and posts the receives. `key`: the
     // queue's key.
-    Status open(Rail& rail, std::uint32_t sends, std::uint32_t receives, std::uint64_t key,
+    Status open(Rail& rail, std::uint32_t sends, const Receives& receives, std::uint64_t key,
                 Counters& counters);
 
     Rail& rail() const { return *rail_; }
@@ -39,11 +46,23 @@ public:
                 const Gather& gather, std::uint32_t slot);
     // Posts receive `index` again.
     Status post_receive(std::uint32_t index);
-    const std::byte* receive_at(std::uint32_t index) const {
-        return static_cast<const std::byte*>(receive_memory_->address()) + index * receive_bytes_;
-    }
+    const std::byte* receive_at(std::uint32_t index) const { return place_of(index); }
+    std::uint32_t receives() const { return receives_; }
+    // Adds receives until there are `count`, or as many as the bound and the memory allow.
+    void want_receives(std::uint32_t count);
 
     std::size_t poll(std::span<WorkCompletion> out) { return cq_->poll(out); }
+    // Called after the completions of a poll have been dealt with, of which `received` are
+    // receives. `emptied`: the queue had no more. Doubles the receives if half of them were
+    // waiting to be polled: datagrams that find none are lost.
+    void on_polled(std::size_t received, bool emptied) {
+        waiting_ += received;
+        if (2 * waiting_ >= receives_) [[unlikely]] {
+            want_receives(2 * receives_);
+            waiting_ = 0;
+        }
+        waiting_ = emptied ? 0 : waiting_;
+    }
     // Returns false for a completion from before the restart of the queue pair.
     bool is_current(const WorkCompletion& completion) const {
         return completion.wr_id >> kLifeShift == life_;
@@ -91,17 +110,26 @@ private:
     // In wr_id: incarnation of the queue pair.
     std::uint64_t life_tag() const { return std::uint64_t{life_} << kLifeShift; }
     Status start();
+    Status add_block();
+    std::byte* place_of(std::uint32_t index) const {
+        return static_cast<std::byte*>(receive_memory_[index / block_]->address()) +
+               index % block_ * receive_bytes_;
+    }
 
     Rail* rail_ = nullptr;
+    Counters* counters_ = nullptr;
     std::uint64_t key_ = 0;
-    std::unique_ptr<MemoryRegion> receive_memory_;
+    std::vector<std::unique_ptr<MemoryRegion>> receive_memory_; // of block_ receives each
     std::unique_ptr<CompletionQueue> cq_;
     std::vector<Retired> retired_; // these outlive the queue pair
     std::unique_ptr<QueuePair> qp_;
-    std::uint64_t posts_ = 0; // sends
-    std::uint64_t ended_ = 0; // of these, which end in order
-    std::uint32_t receives_ = 0;
-    Bytes receive_bytes_ = 0; // of each
+    std::uint64_t posts_ = 0;    // sends
+    std::uint64_t ended_ = 0;    // of these, which end in order
+    std::uint32_t receives_ = 0; // block_ in each block
+    std::uint32_t most_receives_ = 0;
+    std::uint32_t block_ = 1;
+    std::size_t waiting_ = 0; // receives polled since the queue was last seen empty
+    Bytes receive_bytes_ = 0; // of each receive
     // Incarnation of the queue pair; completions of earlier ones do not count
     std::uint32_t life_ = 0;
     bool broken_ = false;    // to be restarted ...

@@ -283,6 +283,13 @@ void DatagramRetransmitter::forget(DatagramTarget& target) {
     target.link->drop_all([this](std::uint32_t slot) { sender_.slots().drop(slot); });
 }
 
+void DatagramRetransmitter::release(DatagramTarget& target) {
+    if (target.handle != nullptr) {
+        sender_.port(target.port).retire(std::move(target.handle));
+    }
+    forget(target);
+}
+
 // Processes an arrived datagram; returns true if it is to be delivered.
 bool DatagramRetransmitter::accept(const DatagramHeader& prefix, bool acknowledges,
                                    std::uint32_t port) {

@@ -100,6 +100,9 @@ public:
     void listens(DatagramTarget& target);
     // Ends the target: drops what it has not acknowledged.
     void forget(DatagramTarget& target);
+    // As forget(), and takes the target's handle away. The handle lives until the sends that use it
+    // have ended.
+    void release(DatagramTarget& target);
 
     // ---- The channel
 

@@ -10,26 +10,35 @@ namespace {
 
 constexpr std::uint32_t kReceiveSlots = 64;
 constexpr std::uint32_t kLostReceiveSlots = 256; // if a datagram that finds no receive is lost
+// Receives made in advance for the first contacts of a large job; further ones are added when they
+// are missed. With datagrams of 4 KiB they take 4 MiB.
+constexpr std::uint32_t kMostExpected = 1024;
 
 } // namespace
 
-Status DatagramSender::open(RailList rails) {
-    Bytes datagram_bytes = rails[0]->info().datagram_bytes;
+Status DatagramSender::open(RailList rails, std::uint32_t most_receives) {
+    datagram_bytes_ = rails[0]->info().datagram_bytes;
     for (const Rail* rail : rails) {
-        datagram_bytes = std::min(datagram_bytes, rail->info().datagram_bytes);
+        datagram_bytes_ = std::min(datagram_bytes_, rail->info().datagram_bytes);
         reliable_ = reliable_ && rail->info().has(Capability::reliable_ud);
     }
     // A datagram that moves from one rail to another may be lost or arrive twice.
     reliable_ = reliable_ && rails.size() == 1;
-    capacity_ = datagram_bytes - sizeof(DatagramHeader) - sizeof(MessageHeader);
     ports_.resize(rails.size());
-    Status status = slots_.open(rails, datagram_bytes);
+    Status status = slots_.open(rails, datagram_bytes_);
     for (std::size_t i = 0; i < rails.size() && status.ok(); ++i) {
+        const std::uint32_t first = reliable_ || i > 0 ? kReceiveSlots : kLostReceiveSlots;
         status = ports_[i].open(*rails[i], SendSlots::kBlock,
-                                reliable_ || i > 0 ? kReceiveSlots : kLostReceiveSlots,
+                                {first, reliable_ ? first : std::max(first, most_receives)},
                                 identity_.key, counters_);
     }
     return status;
+}
+
+void DatagramSender::expect(std::uint32_t processes) {
+    if (!reliable_) {
+        ports_[0].want_receives(std::min(processes, kMostExpected));
+    }
 }
 
 DatagramHeader DatagramSender::prefix_for(const DatagramTarget& target) const {

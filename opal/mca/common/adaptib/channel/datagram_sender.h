@@ -39,12 +39,18 @@ public:
         : first_(first), identity_(identity), clock_(clock), counters_(counters), slots_(counters) {
     }
 
-    // Opens a port on each rail. REQUIRES: each has Capability::ud.
-    Status open(RailList rails);
+    // Opens a port on each rail, with at most `most_receives` receives if datagrams may be lost.
+    // REQUIRES: each has Capability::ud.
+    Status open(RailList rails, std::uint32_t most_receives);
+    // Tells that so many processes may send, as the first that they do, at once.
+    void expect(std::uint32_t processes);
 
     const DatagramIdentity& identity() const { return identity_; }
     // Bytes of body and payload that one message carries.
-    Bytes capacity() const { return capacity_; }
+    Bytes capacity() const {
+        return datagram_bytes_ - sizeof(DatagramHeader) - sizeof(MessageHeader);
+    }
+    Bytes datagram_bytes() const { return datagram_bytes_; }
     // Returns true if neither rails nor moves lose datagrams.
     bool reliable() const { return reliable_; }
     SendSlots& slots() { return slots_; }
@@ -83,7 +89,7 @@ private:
     const Clock& clock_;
     Counters& counters_;
     bool reliable_ = true;
-    Bytes capacity_ = 0;
+    Bytes datagram_bytes_ = 0; // that all rails take
     SendSlots slots_;
     std::vector<DatagramPort> ports_; // at least one; the number stays
 };

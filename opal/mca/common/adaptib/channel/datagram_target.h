@@ -22,6 +22,7 @@ struct DatagramTarget {
     std::uint64_t key = 0; // the key that the target published
     std::uint64_t name = 0;
     std::unique_ptr<DatagramLink> link; // if datagrams are not reliable; made with the first one
+    Bytes shorter = 0;                  // than the channel's capacity: what a datagram carries
     std::uint8_t port = 0;              // of the channel; `handle` is of its rail
     std::uint8_t pair = 0;              // the owner's number of the path, which it chooses
     // Origin and time of the target's last datagram, if there are links: port of this process, rail

@@ -55,6 +55,8 @@ public:
     void fail();
     // Destroys the queue pair: work that has not completed never does.
     void destroy();
+    // Keeps the handle of requests that may be under way until the queue pair is destroyed.
+    void keep(std::unique_ptr<AddressHandle> handle) { kept_.push_back(std::move(handle)); }
     // Returns the owner of the request, among the last ones posted; null: nobody.
     const WorkTarget* owner_of(std::uint64_t wr_id) const;
 
@@ -64,7 +66,8 @@ private:
         const WorkTarget* quiet = nullptr;
     };
 
-    std::unique_ptr<QueuePair> qp_; // null: destroyed
+    std::vector<std::unique_ptr<AddressHandle>> kept_; // outlive the queue pair
+    std::unique_ptr<QueuePair> qp_;                    // null: destroyed
     std::uint32_t number_;
     std::uint32_t unsignaled_ = 0;
     bool failed_ = false;
@@ -85,6 +88,7 @@ public:
     ~SharedQueuePair() override {
         if (!settled()) {
             initiator_->fail();
+            initiator_->keep(std::move(handle_));
         }
     }
 

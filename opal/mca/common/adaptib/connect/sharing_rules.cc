@@ -12,12 +12,14 @@ bool SharingRules::may_share(const Peer& peer) const {
         peer.contact.route.count == 0) {
         return false;
     }
-    return std::all_of(
-        peer.contact.route.pairs.begin(),
-        peer.contact.route.pairs.begin() + peer.contact.route.count, [&](const auto& pair) {
-            return context_.options.shared->is_open(pair.local) &&
-                   (peer.contact.address.rails[pair.remote].flags & kRailShares) != 0;
-        });
+    return std::all_of(peer.contact.route.pairs.begin(),
+                       peer.contact.route.pairs.begin() + peer.contact.route.count,
+                       [&](const auto& pair) {
+                           const AddressRail& remote = peer.contact.address.rails[pair.remote];
+                           return context_.options.shared->is_open(pair.local) &&
+                                  (remote.flags & kRailShares) != 0 &&
+                                  context_.rails[pair.local]->dc_suits({remote.size, remote.bytes});
+                       });
 }
 
 bool SharingRules::chooses(const Peer& peer) const {

@@ -30,8 +30,9 @@ struct AttachedFabric {
     Bytes eager_limit = 0;
     Bytes most_eager = 0; // if above eager_limit: timing copies may raise the limit to this
     Bytes ring_bytes = 0;
-    bool target_assisted = false;    // small one-sided ops may be target-assisted
-    bool cooperative_copies = false; // long data may be copied cooperatively
+    std::uint32_t datagram_buffers = 0; // most receives for datagrams that may be lost
+    bool target_assisted = false;       // small one-sided ops may be target-assisted
+    bool cooperative_copies = false;    // long data may be copied cooperatively
     std::optional<WayChoice::Way>
         only_copies; // of CooperativeCopyChoices: the only way the user allows
     std::unique_ptr<DatagramChannel> datagrams;

@@ -101,6 +101,7 @@ Status AttachedFabrics::attach(const Parameters& parameters, std::unique_ptr<Fab
     } else if (long_copies == "staged") {
         attached.only_copies = CooperativeCopyChoices::kStaged;
     }
+    attached.datagram_buffers = static_cast<std::uint32_t>(parameters.datagram_buffers);
     attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
     attached.target_assisted = target_assisted;
     fabrics_.push_back(std::move(attached));
@@ -117,9 +118,9 @@ Status AttachedFabrics::open_rails(const Parts& parts, std::uint32_t depth, Proc
             parts.tolerant && std::all_of(all.begin(), all.end(), [](const Rail* rail) {
                 return rail->info().has(Capability::ud);
             });
-        Status status = DatagramChannel::create(several ? all : all.first(1), attached.rails.first,
-                                                {address.name, address.key}, parts.attended,
-                                                *environment_.counters, attached.datagrams);
+        Status status = DatagramChannel::create(
+            several ? all : all.first(1), attached.rails.first, {address.name, address.key},
+            parts.attended, *environment_.counters, attached.datagrams, attached.datagram_buffers);
         if (status.ok()) {
             open_responder(attached, address);
         }

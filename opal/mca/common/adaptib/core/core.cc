@@ -88,12 +88,14 @@ Status Core::create(const Parameters& parameters, const Environment& environment
     return create(parameters, environment, std::move(fabrics), out, text);
 }
 
-// Queue pairs are destroyed before the memory that they use.
+// Queue pairs are destroyed before the memory that they use, and before the address handles of
+// sends under way.
 Core::~Core() {
     if (parts_.protocol != nullptr) {
         parts_.peers->for_each([this](Peer& peer) {
             parts_.connections->close(peer, ConnectState::failed);
             parts_.protocol->forget(peer);
+            peer.contact.channel.retransmitter().release(peer.contact.datagram);
             parts_.paths->remove(peer);
             parts_.watch->life().forget(peer);
         });
@@ -102,11 +104,18 @@ Core::~Core() {
         parts_.peers->for_each_loopback([this](Peer& loopback) {
             parts_.connections->close(loopback, ConnectState::failed);
             parts_.protocol->forget(loopback);
+            loopback.contact.channel.retransmitter().release(loopback.contact.datagram);
         });
     }
     parts_.protocol.reset();
     if (parts_.peers) {
         parts_.peers->clear();
+    }
+}
+
+void Core::expect(std::uint32_t processes) {
+    for (AttachedFabric& attached : parts_.fabrics.all()) {
+        attached.datagrams->expect(processes);
     }
 }
 

@@ -64,6 +64,8 @@ public:
     Protocol& protocol() { return *parts_.protocol; }
     ConnectionManager& connections() { return *parts_.connections; }
     Startup& startup() { return *parts_.startup; }
+    // Tells that the job has so many processes: each may contact this one first.
+    void expect(std::uint32_t processes);
     ChannelSelection& selection() { return *parts_.selection; }
     BrokenConnections& broken() { return parts_.broken; } // reported from progress()
     RailList rails() const { return parts_.fabrics.rails(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/datagram_paths.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace adaptib {
@@ -108,7 +109,21 @@ Status DatagramPaths::handle_for(const Peer& peer, std::size_t pair,
         rails_[rails.local]->path_to({remote.size, remote.bytes}, rails.path), out);
 }
 
+// A datagram that is sent again may take another path, so its length has to suit all of them.
+void DatagramPaths::fit_to_paths(Peer& peer) const {
+    const PeerRoute& route = peer.contact.route;
+    Bytes shorter = 0;
+    for (std::size_t i = 0; i < route.total; ++i) {
+        const AddressRail& remote = peer.contact.address.rails[route.pairs[i].remote];
+        const Bytes fits =
+            rails_[route.pairs[i].local]->datagram_bytes_to({remote.size, remote.bytes});
+        shorter = std::max(shorter, peer.contact.channel.shorter_by(fits));
+    }
+    peer.contact.datagram.shorter = shorter;
+}
+
 Status DatagramPaths::move(Peer& peer, std::size_t pair) {
+    fit_to_paths(peer);
     std::unique_ptr<AddressHandle> handle;
     const Status status = handle_for(peer, pair, handle);
     if (status.ok()) {

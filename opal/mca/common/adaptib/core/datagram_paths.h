@@ -83,6 +83,7 @@ private:
     std::size_t next_pair(const Peer& peer) const;
     Status handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out);
     Status move(Peer& peer, std::size_t pair);
+    void fit_to_paths(Peer& peer) const;
     void leave(Peer& peer);
     std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
 

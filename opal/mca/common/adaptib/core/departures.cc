@@ -104,8 +104,7 @@ void Departures::release_left_peers() {
         protocol_.failures().drop_disconnects(*peer);
         connections_.close(*peer, ConnectState::idle);
         peer->connection.early_request.reset();
-        peer->contact.datagram.handle.reset();
-        peer->contact.channel.retransmitter().forget(peer->contact.datagram);
+        peer->contact.channel.retransmitter().release(peer->contact.datagram);
         paths_.forget(*peer);
         protocol_.on_torn_down(*peer);
     }

@@ -54,6 +54,14 @@ public:
     PathSpec path_to(const RailAddress& remote, std::uint32_t index) const {
         return path_to_impl(remote, index);
     }
+    // Longest datagram that this rail and the remote one take: RailInfo::datagram_bytes, or less if
+    // the remote one takes less. REQUIRES: is_reachable(remote).
+    Bytes datagram_bytes_to(const RailAddress& remote) const {
+        return datagram_bytes_to_impl(remote);
+    }
+    // Returns true if the DC queue pairs of both rails, which serve many peers alike, suit each
+    // other. Same result at both ends. REQUIRES: is_reachable(remote).
+    bool dc_suits(const RailAddress& remote) const { return dc_suits_impl(remote); }
     // Reason of the last call that this rail or one of its queue pairs refused, where the status
     // alone does not tell; empty if there is nothing to add.
     std::string last_error_text() const { return last_error_text_impl(); }
@@ -109,6 +117,8 @@ private:
         path.remote = remote;
         return path;
     }
+    virtual Bytes datagram_bytes_to_impl(const RailAddress&) const { return info_.datagram_bytes; }
+    virtual bool dc_suits_impl(const RailAddress&) const { return true; }
     virtual std::string last_error_text_impl() const { return {}; }
     virtual void refuse_impl(const RailAddress&, Reason) {}
     virtual Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) = 0;

@@ -215,6 +215,7 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
                                        uint32_t count) noexcept {
     const Guard guard(core);
+    core->core->expect(count);
     core->core->startup().begin(rank, count);
 }
 

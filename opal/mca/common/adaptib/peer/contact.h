@@ -17,6 +17,9 @@ struct PeerContact {
     PeerContact(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue)
         : channel(queue), name(process.name), route(way), address(process) {}
 
+    // Bytes of body and payload that one datagram carries to this peer.
+    Bytes datagram_capacity() const { return channel.capacity() - datagram.shorter; }
+
     DatagramTarget datagram;
     DatagramChannel& channel; // of the route's fabric
     std::uint64_t name;

@@ -150,8 +150,8 @@ public:
 
     // Returns the longest body and payload of one message now.
     Bytes message_capacity() const {
-        return out.ring != nullptr ? std::max(out.ring_capacity, contact.channel.capacity())
-                                   : contact.channel.capacity();
+        return out.ring != nullptr ? std::max(out.ring_capacity, contact.datagram_capacity())
+                                   : contact.datagram_capacity();
     }
 
     // Returns true if something besides the barrier is pending.

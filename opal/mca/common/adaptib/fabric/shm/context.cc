@@ -151,6 +151,7 @@ void Context::look_after() {
         consumer_.resolve_hole();
     }
     segment_->commit_ahead();
+    fence_.look(*segment_);
     if (!peers_.empty()) {
         peers_.look_after_one(now());
     }
@@ -159,25 +160,15 @@ void Context::look_after() {
 // -------------------------------------------------------------------------------------------------
 // Memory that peers touch
 
-void Context::wait_for_initiators() {
-    const MonotonicClock clock; // bounds the wait for other processes, whatever clock_ is
-    const Nanoseconds limit = clock.now() + kFenceLimit;
-    Nanoseconds look = clock.now() + kFenceLook;
-    bool in_time = true;
-    queue_pairs_.for_each([&](const LocalQueuePair& qp) {
-        while (PeerSegment* peer = in_time ? qp.busy_peer() : nullptr) {
-            const Nanoseconds time = clock.now();
-            if (time > limit) {
-                in_time = false;
-                return;
-            }
-            if (time > look) { // a peer killed in the middle touches nothing more
-                look = time + kFenceLook;
-                peer->check_alive();
-            }
-            sched_yield();
+// Allocates nothing as long as none is busy.
+std::vector<BusyInitiator> Context::busy_initiators() const {
+    std::vector<BusyInitiator> out;
+    queue_pairs_.for_each([&out](const LocalQueuePair& qp) {
+        if (BusyInitiator each = qp.busy_initiator(); each.peer != nullptr) {
+            out.push_back(std::move(each));
         }
     });
+    return out;
 }
 
 } // namespace adaptib::shm

@@ -20,6 +20,7 @@
 #include "base/units.h"
 #include "fabric/fabric.h"
 #include "fabric/shm/bounce.h"
+#include "fabric/shm/initiator_fence.h"
 #include "fabric/shm/own_rails.h"
 #include "fabric/shm/peer_table.h"
 #include "fabric/shm/queue.h"
@@ -94,13 +95,17 @@ public:
 
     // Sends a record to a peer as soon as the peer's queue has room.
     void owe(std::shared_ptr<PeerSegment> peer, const RecordFields& fields);
-    // Waits, at most kFenceLimit, until no peer is touching this process's memory.
-    void wait_for_initiators();
+    // Three ways of waiting until no peer is in the middle of touching this process's memory
+    // (initiator_fence.h): for a queue pair, for memory of the user, for a block of the segment.
+    void fence_queue_pair() { fence_.wait_a_while(busy_initiators()); }
+    void fence_user_memory() { fence_.wait(busy_initiators()); }
+    void release_block(Bytes offset) { fence_.release(*segment_, offset, busy_initiators()); }
     // Tells the initiator of a copy-pipeline request that nothing was done.
     void turn_away(const RecordView& record);
 
 private:
     bool dispatch(const RecordView& record);
+    std::vector<BusyInitiator> busy_initiators() const;
     void progress_active();
     void pay();
     void look_after();
@@ -132,6 +137,7 @@ private:
     };
     std::vector<Debt> owed_;
     std::string last_error_text_;
+    InitiatorFence fence_;
     QueuePairTable queue_pairs_;
     SrqTable srqs_;
     PeerTable peers_;

@@ -31,8 +31,8 @@ inline constexpr Nanoseconds kPeerLookInterval{10'000'000};
 // Datagrams without a receive that a queue pair keeps outside the queue. Above that, the queue
 // waits.
 inline constexpr Bytes kMaxQueuedBytes = kMiB;
-// Longest time that a queue pair going to ERR, or a region being destroyed, waits for a peer that
-// is copying.
+// Longest time that a queue pair going to ERR, or a region of the segment being destroyed, waits
+// for a peer that is copying (initiator_fence.h).
 inline constexpr Nanoseconds kFenceLimit{1'000'000'000};
 // Interval at which the waiting process checks that the peer is alive.
 inline constexpr Nanoseconds kFenceLook{1'000'000};

@@ -93,8 +93,8 @@ void LocalQueuePair::publish() {
 // Waits, after the entry says that this queue pair does not receive, until the peer has finished a
 // copy that it may be doing.
 void LocalQueuePair::fence() {
-    if (busy_peer() != nullptr) {
-        context_.wait_for_initiators();
+    if (busy_initiator().peer != nullptr) {
+        context_.fence_queue_pair();
     }
 }
 

@@ -39,8 +39,9 @@ public:
     }
     // Moves to ERR and flushes all requests and receives; no effect in ERR.
     void enter_error();
-    // Target's side of fencing: the connected peer, if it is touching this process's memory now.
-    virtual PeerSegment* busy_peer() const { return nullptr; }
+    // Target's side of fencing: the connected peer, if it is touching this process's memory now;
+    // otherwise nothing.
+    virtual BusyInitiator busy_initiator() const { return {}; }
 
     std::uint32_t rail() const { return rail_; }
     bool active = false; // in the context's list

@@ -31,9 +31,10 @@ ShmMemoryRegion::ShmMemoryRegion(Context& context, void* address, Bytes length, 
 
 ShmMemoryRegion::~ShmMemoryRegion() {
     context_.regions().remove(remote_key_);
-    context_.wait_for_initiators();
-    if (offset_ != kPrivate) {
-        context_.segment().release(offset_);
+    if (offset_ == kPrivate) {
+        context_.fence_user_memory();
+    } else {
+        context_.release_block(offset_);
     }
 }
 

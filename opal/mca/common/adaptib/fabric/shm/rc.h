@@ -10,8 +10,10 @@
 // Fencing: while an initiator touches the target's memory, its own table entry says busy. The
 // initiator reads the target's entry and regions after it has set busy; the target reads busy after
 // it has changed its entry or regions (both sequentially consistent). So at least one of the two
-// sees the other. Once modify() to ERR or RESET, or the destruction of a region, has returned,
-// nothing touches that memory any more. (Fencing does not cover a peer's stores through map().)
+// sees the other. Once the destruction of a region has returned, nothing touches that memory any
+// more; nor once modify() to ERR or RESET has returned, unless the peer is stopped in the middle of
+// a copy for longer than kFenceLimit (initiator_fence.h). (Fencing does not cover a peer's stores
+// through map().)
 // Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
@@ -37,10 +39,10 @@ public:
     RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init);
     ~RcQueuePair() override;
 
-    PeerSegment* busy_peer() const override {
+    BusyInitiator busy_initiator() const override {
         const bool busy = peer_.attached() && !peer_.segment().gone() &&
                           peer_.entry().busy.load(std::memory_order_seq_cst) != 0;
-        return busy ? &peer_.segment() : nullptr;
+        return busy ? BusyInitiator{peer_.shared_segment(), &peer_.entry()} : BusyInitiator{};
     }
 
 private:

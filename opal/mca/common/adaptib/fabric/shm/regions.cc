@@ -37,30 +37,43 @@ std::uint32_t find_region(std::byte* segment, std::uint32_t rail, const RemoteRa
 RegionTable::RegionTable(OwnSegment* segment)
     : segment_(segment), table_(regions_of(segment->base())) {}
 
+// Takes the entry that was freed last, whose lines are in the cache; else a new one; else the one
+// that has been retired for longest.
+Status RegionTable::take_index(std::uint32_t& index) {
+    const bool full = local_.size() == kMaxRegions;
+    if (!free_.empty()) {
+        index = free_.back();
+        free_.pop_back();
+        return kOk;
+    }
+    if (retired_.size() > kMostRetired || (full && !retired_.empty())) {
+        index = retired_.front();
+        retired_.pop_front();
+        generation_[index] = 0;
+        return kOk;
+    }
+    if (full) {
+        return Status::error(Reason::no_memory);
+    }
+    index = static_cast<std::uint32_t>(local_.size());
+    const Status status =
+        segment_->commit(kRegionsOffset + index * sizeof(RegionEntry), sizeof(RegionEntry));
+    if (!status.ok()) {
+        return status;
+    }
+    segment_->header()->regions_end.store(index + 1, std::memory_order_release);
+    local_.emplace_back();
+    generation_.push_back(0);
+    return kOk;
+}
+
 Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, std::uint32_t access,
                         std::uint64_t offset, std::uint32_t& key) {
     std::uint32_t index = 0;
-    if (!free_.empty()) {
-        index = free_.back();
-    } else if (local_.size() < kMaxRegions) {
-        index = static_cast<std::uint32_t>(local_.size());
-        const Status status =
-            segment_->commit(kRegionsOffset + index * sizeof(RegionEntry), sizeof(RegionEntry));
-        if (!status.ok()) {
-            return status;
-        }
-        segment_->header()->regions_end.store(index + 1, std::memory_order_release);
-        local_.emplace_back();
-        generation_.push_back(0);
-        free_.push_back(index);
-    } else {
-        return Status::error(Reason::no_memory);
+    if (const Status status = take_index(index); !status.ok()) {
+        return status;
     }
-    free_.pop_back();
-    if (++generation_[index] == 0x7fff) { // never all ones: ~0 is no region's key
-        generation_[index] = 1;
-    }
-    key = static_cast<std::uint32_t>(generation_[index]) << 16 | index;
+    key = static_cast<std::uint32_t>(++generation_[index]) << 16 | index;
     const std::uint64_t tag = region_tag(key, rail, access);
     local_[index] = {{tag, base, length}, offset};
     RegionEntry& entry = table_[index];
@@ -81,7 +94,11 @@ void RegionTable::remove(std::uint32_t key) {
     const std::uint32_t index = region_index(key);
     table_[index].tag.store(0, std::memory_order_seq_cst);
     local_[index] = {};
-    free_.push_back(index);
+    if (generation_[index] == kGenerations) {
+        retired_.push_back(index);
+    } else {
+        free_.push_back(index);
+    }
 }
 
 bool RegionTable::allows(std::span<const Gather> gather, std::uint32_t rail,

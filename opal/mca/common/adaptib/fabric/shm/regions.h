@@ -3,14 +3,18 @@
 //
 // Purpose: register_memory and allocate put an entry into the segment's table. An initiator reads
 // the target's entry and decides by itself whether the access is allowed. Keys carry a generation,
-// so that a later region does not get a revoked key.
+// so that a later region does not get a revoked key. An entry whose generations are used up retires
+// until kMostRetired others have, so a key comes back after 134 million registrations at the
+// earliest (or once the table is full).
 // Invariant: while an entry's tag is set, its other fields do not change. A reader takes them
 // between two reads of the tag.
 // Threads: the owner's thread changes the table; any process may read it (RegionView).
 // May touch: base/, fabric/memory_region.h, layout.h, segment.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "base/status.h"
@@ -47,12 +51,15 @@ std::uint32_t find_region(std::byte* segment, std::uint32_t rail, const RemoteRa
 
 class RegionTable {
 public:
+    static constexpr std::uint16_t kGenerations = 0x7ffe; // from 1: ~0 and 0 are no region's key
+    static constexpr std::size_t kMostRetired = 4096;     // 128 KiB of the table
+
     RegionTable() = default;
     explicit RegionTable(OwnSegment* segment);
 
     Status add(std::uint64_t base, Bytes length, std::uint32_t rail, std::uint32_t access,
                std::uint64_t offset, std::uint32_t& key);
-    // Afterwards no peer that looks finds the key. Context::wait_for_initiators waits for those
+    // Afterwards no peer that looks finds the key. InitiatorFence waits for those
     // that are using it already.
     void remove(std::uint32_t key);
 
@@ -78,11 +85,14 @@ public:
     bool allows(std::span<const Gather> gather, std::uint32_t rail, std::uint32_t access) const;
 
 private:
+    Status take_index(std::uint32_t& index);
+
     OwnSegment* segment_ = nullptr;
     RegionEntry* table_ = nullptr;
     std::vector<RegionView> local_;
     std::vector<std::uint16_t> generation_;
     std::vector<std::uint32_t> free_;
+    std::deque<std::uint32_t> retired_; // all generations used; the longest retired first
 };
 
 } // namespace adaptib::shm

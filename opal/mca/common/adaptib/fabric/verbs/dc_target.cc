@@ -79,7 +79,7 @@ int DcTarget::to_init(const QpAttributes& wanted) {
     }
     ibv_qp_attr move{};
     move.qp_state = IBV_QPS_INIT;
-    move.pkey_index = rail_.port().pkey_index;
+    move.pkey_index = rail_.port().pkey_index();
     move.port_num = rail_.port().number;
     move.qp_access_flags = static_cast<unsigned>(verbs_access(rail_, wanted.access));
     const int result = rail_.calls().modify_qp(

@@ -119,7 +119,7 @@ void EventReader::take(const Rails& rails, const Device& device, const ibv_async
 void EventReader::take_of_queue_pair(const ibv_async_event& event) {
     auto* qp = static_cast<VerbsQueuePair*>(event.element.qp->qp_context);
     if (qp == nullptr) {
-        return; // a trial queue pair (VerbsRail::try_qp)
+        return; // a trial queue pair (VerbsRail::probe)
     }
     const std::uint32_t rail = qp->rail().index();
     switch (event.event_type) {

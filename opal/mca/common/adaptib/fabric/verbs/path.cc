@@ -9,14 +9,18 @@ namespace adaptib::verbs {
 
 namespace {
 
-constexpr std::uint32_t kAddressMagic = 0xad1b7e01;
+constexpr std::uint32_t kAddressMagic = 0xad1b7e02;
 constexpr std::uint8_t kHopLimit = 64;
 // Adapters make the UDP source port from the low 14 bits of a flow label, mixed with the 6 bits
 // above. An odd factor keeps the labels of different paths apart, in bits of all positions.
 constexpr std::uint32_t kFlowStep = 0x1e3b;
 constexpr std::uint32_t kFlowMask = 0x3fff;
 
-std::string mtu_text(std::uint8_t mtu) { return std::to_string(mtu_bytes(mtu)) + " bytes"; }
+// REQUIRES: the address says that it has one, and is as long as it says.
+bool read_cm_address(const RailAddress& address, WireCmAddress& out) {
+    std::memcpy(&out, address.bytes.data() + sizeof(WireAddress), sizeof out);
+    return (out.family == 4 || out.family == 6) && out.zero == 0 && out.port != 0;
+}
 
 // InfiniBand: ports of one subnet reach each other by LID.
 const char* check_infiniband(const Port& port, const WireAddress& remote) {
@@ -36,6 +40,25 @@ const char* check_roce(const Port& port, const WireAddress& remote) {
                : nullptr;
 }
 
+bool check_link(const Port& port, const WireAddress& remote, std::string& why) {
+    const char* text = remote.link_layer != port.attributes.link_layer
+                           ? "one end is InfiniBand, the other Ethernet"
+                       : port.ethernet() ? check_roce(port, remote)
+                                         : check_infiniband(port, remote);
+    why = text != nullptr ? text : "";
+    return text == nullptr;
+}
+
+bool check_method(bool by_rdma_cm, bool own, std::string& why) {
+    if (by_rdma_cm == own) {
+        return true;
+    }
+    why = std::string("connections are made by rdma_cm ") + (by_rdma_cm ? "there" : "here") +
+          ", by datagrams " + (by_rdma_cm ? "here" : "there") +
+          ": opal_common_adaptib_connect_method has to be the same for all";
+    return false;
+}
+
 } // namespace
 
 RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAddress* at) {
@@ -46,62 +69,59 @@ RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAd
     wire.gid_type = static_cast<std::uint8_t>(port.gid.gid_type);
     wire.lmc = port.attributes.lmc;
     wire.lid = port.attributes.lid;
-    wire.pkey = port.pkey;
+    wire.pkey = port.partitions.empty() ? 0 : port.partitions[0].pkey;
     wire.grh = port.needs_grh() ? 1 : 0;
+    wire.cm = at != nullptr ? 1 : 0;
+    const std::size_t keys_at = sizeof wire + (at != nullptr ? sizeof *at : 0);
+    const std::size_t room = (RailAddress::kMaxBytes - keys_at) / sizeof(std::uint16_t);
     std::memcpy(wire.gid, port.gid.gid.raw, sizeof wire.gid);
     wire.owner = owner;
     RailAddress out;
-    out.size = sizeof wire;
+    while (wire.more < room && wire.more + 1u < port.partitions.size()) {
+        const std::uint16_t pkey = port.partitions[wire.more + 1u].pkey;
+        std::memcpy(out.bytes.data() + keys_at + wire.more * sizeof pkey, &pkey, sizeof pkey);
+        ++wire.more;
+    }
+    out.size = static_cast<std::uint16_t>(keys_at + wire.more * sizeof(std::uint16_t));
     std::memcpy(out.bytes.data(), &wire, sizeof wire);
     if (at != nullptr) {
         std::memcpy(out.bytes.data() + sizeof wire, at, sizeof *at);
-        out.size = sizeof wire + sizeof *at;
     }
     return out;
 }
 
 bool decode_address(const RailAddress& address, WireAddress& out) {
-    WireCmAddress at{};
-    if (address.size != sizeof out && !decode_cm_address(address, at)) {
+    if (address.size < sizeof out || address.size > RailAddress::kMaxBytes) {
         return false;
     }
     std::memcpy(&out, address.bytes.data(), sizeof out);
-    return out.magic == kAddressMagic && mtu_bytes(out.mtu) != 0 && out.lmc <= 7;
+    const std::size_t size = sizeof out + (out.cm != 0 ? sizeof(WireCmAddress) : 0) +
+                             std::size_t{out.more} * sizeof(std::uint16_t);
+    WireCmAddress at{};
+    return out.magic == kAddressMagic && mtu_bytes(out.mtu) != 0 && out.lmc <= 7 && out.cm <= 1 &&
+           out.grh <= 1 && address.size == size && (out.cm == 0 || read_cm_address(address, at));
 }
 
 bool decode_cm_address(const RailAddress& address, WireCmAddress& out) {
-    if (address.size != sizeof(WireAddress) + sizeof out) {
-        return false;
-    }
-    std::memcpy(&out, address.bytes.data() + sizeof(WireAddress), sizeof out);
-    return (out.family == 4 || out.family == 6) && out.zero == 0 && out.port != 0;
+    WireAddress wire{};
+    return decode_address(address, wire) && wire.cm != 0 && read_cm_address(address, out);
 }
 
-Status check_peer(const Port& port, const WireAddress& remote, bool datagrams, std::string& why) {
-    const auto refuse = [&why](std::string text) {
-        why = std::move(text);
-        return Status::error(Reason::unreachable);
-    };
-    if (remote.link_layer != port.attributes.link_layer) {
-        return refuse("one end is InfiniBand, the other Ethernet");
+Partitions decode_partitions(const RailAddress& address) {
+    Partitions out;
+    WireAddress wire{};
+    if (!decode_address(address, wire)) {
+        return out;
     }
-    if (((remote.pkey ^ port.pkey) & kPartitionMask) != 0) {
-        return refuse("the partition keys differ: " + pkey_text(port.pkey) + " here, " +
-                      pkey_text(remote.pkey) + " there");
+    out.add({wire.pkey, 0});
+    const std::byte* at =
+        address.bytes.data() + sizeof wire + (wire.cm != 0 ? sizeof(WireCmAddress) : 0);
+    for (std::uint16_t i = 0; i < wire.more; ++i) {
+        std::uint16_t pkey = 0;
+        std::memcpy(&pkey, at + i * sizeof pkey, sizeof pkey);
+        out.add({pkey, 0});
     }
-    if (((remote.pkey | port.pkey) & ~kPartitionMask) == 0) {
-        return refuse("both ends are only limited members of partition " + pkey_text(port.pkey));
-    }
-    const char* text = port.ethernet() ? check_roce(port, remote) : check_infiniband(port, remote);
-    if (text != nullptr) {
-        return refuse(text);
-    }
-    const auto own_mtu = static_cast<std::uint8_t>(port.attributes.active_mtu);
-    if (datagrams && remote.mtu != own_mtu) {
-        return refuse("the MTUs differ: " + mtu_text(own_mtu) + " here, " + mtu_text(remote.mtu) +
-                      " there");
-    }
-    return kOk;
+    return out;
 }
 
 std::uint32_t paths_to(const Port& port, const RailAddress& remote) {
@@ -128,8 +148,8 @@ PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t inde
     return path;
 }
 
-Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,
-                      bool datagrams, ibv_ah_attr& out, ibv_mtu& mtu, std::string& why) {
+Status path_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,
+                   Traffic traffic, PathVector& out, std::string& why) {
     WireAddress remote{};
     why.clear();
     if (!decode_address(path.remote, remote) || path.lid_offset >= 1u << remote.lmc ||
@@ -137,20 +157,19 @@ Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions
         why = "the path is malformed";
         return Status::error(Reason::bad_argument);
     }
-    if (const Status status = check_peer(port, remote, datagrams, why); !status.ok()) {
-        return status;
-    }
-    WireCmAddress at{};
-    if (const bool by_rdma_cm = decode_cm_address(path.remote, at);
-        by_rdma_cm != (options.rdma_cm != nullptr)) {
-        why = std::string("connections are made by rdma_cm ") + (by_rdma_cm ? "there" : "here") +
-              ", by datagrams " + (by_rdma_cm ? "here" : "there") +
-              ": opal_common_adaptib_connect_method has to be the same for all";
+    Partition partition = port.partitions[0];
+    const Partitions there = decode_partitions(path.remote);
+    if (!check_link(port, remote, why) ||
+        !(traffic == Traffic::datagrams
+              ? check_datagrams(port.partitions, there, why)
+              : choose_partition(port.partitions, there, partition, why)) ||
+        !check_method(remote.cm != 0, options.rdma_cm != nullptr, why)) {
         return Status::error(Reason::unreachable);
     }
-    fill_vector(port, path, remote, options, out);
-    mtu = static_cast<ibv_mtu>(
+    fill_vector(port, path, remote, options, out.attributes);
+    out.mtu = static_cast<ibv_mtu>(
         std::min<std::uint8_t>(remote.mtu, static_cast<std::uint8_t>(port.attributes.active_mtu)));
+    out.pkey_index = partition.index;
     return kOk;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 
 #include "fabric/verbs/errors.h"
@@ -68,8 +67,9 @@ Status choose_gid(const Device& device, const VerbsOptions& options, Port& port,
     return Status::error(Reason::bad_argument);
 }
 
-Status choose_pkey(const Device& device, const VerbsOptions& options, Port& port,
-                   std::string& why) {
+// Takes all partitions, or the one of the options.
+Status read_partitions(const Device& device, const VerbsOptions& options, Port& port,
+                       std::string& why) {
     std::string seen;
     int error = 0;
     for (int index = 0; index < port.attributes.pkey_tbl_len; ++index) {
@@ -85,11 +85,12 @@ Status choose_pkey(const Device& device, const VerbsOptions& options, Port& port
             continue;
         }
         if (options.partition == 0 || ((pkey ^ options.partition) & kPartitionMask) == 0) {
-            port.pkey_index = static_cast<std::uint16_t>(index);
-            port.pkey = pkey;
-            return kOk;
+            port.partitions.add({pkey, static_cast<std::uint16_t>(index)});
         }
         seen += (seen.empty() ? "" : ", ") + pkey_text(pkey);
+    }
+    if (!port.partitions.empty()) {
+        return kOk;
     }
     if (error != 0) {
         why = std::string("does not report its partitions: ") + std::strerror(error);
@@ -105,12 +106,6 @@ Status choose_pkey(const Device& device, const VerbsOptions& options, Port& port
 }
 
 } // namespace
-
-std::string pkey_text(std::uint16_t pkey) {
-    char text[8];
-    std::snprintf(text, sizeof text, "0x%04x", pkey);
-    return text;
-}
 
 bool is_ipv4(const std::uint8_t* gid) {
     constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -145,7 +140,7 @@ Status read_port(const Device& device, std::uint8_t number, const VerbsOptions& 
             return Status::error(Reason::no_device);
         }
     }
-    if (const Status status = choose_pkey(device, options, port, why); !status.ok()) {
+    if (const Status status = read_partitions(device, options, port, why); !status.ok()) {
         return status;
     }
     out = port;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "fabric/rail_address.h"
 #include "fabric/verbs/device.h"
+#include "fabric/verbs/partition.h"
 
 namespace adaptib::verbs {
 
@@ -18,9 +19,10 @@ struct Port {
     std::uint8_t number = 0;
     ibv_port_attr attributes{};
     ibv_gid_entry gid{};
-    std::uint16_t pkey_index = 0;
-    std::uint16_t pkey = 0;
+    Partitions partitions; // at least one if active
 
+    // Table index of the P_Key that datagrams and DC queue pairs use.
+    std::uint16_t pkey_index() const { return partitions[0].index; }
     bool ethernet() const { return attributes.link_layer == IBV_LINK_LAYER_ETHERNET; }
     bool active() const {
         return attributes.state == IBV_PORT_ACTIVE || attributes.state == IBV_PORT_ACTIVE_DEFER;
@@ -29,9 +31,7 @@ struct Port {
     bool needs_grh() const { return (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0; }
 };
 
-constexpr std::uint16_t kPartitionMask = 0x7fff; // of a P_Key; the highest bit is full membership
-std::string pkey_text(std::uint16_t pkey);       // "0xffff"
-bool is_ipv4(const std::uint8_t* gid);           // 16 bytes: ::ffff:a.b.c.d
+bool is_ipv4(const std::uint8_t* gid); // 16 bytes: ::ffff:a.b.c.d
 
 // Reads all fields. An inactive port is ok; its GID and partition are not read.
 // Errors: no_device (no usable GID, no reply), bad_argument (the port lacks the GID or partition of
@@ -51,14 +51,17 @@ struct WireAddress {
     std::uint8_t gid_type;   // ibv_gid_type
     std::uint8_t lmc;
     std::uint16_t lid;
-    std::uint16_t pkey;
-    std::uint32_t grh; // the port requires a GRH
+    std::uint16_t pkey; // that of datagrams
+    std::uint8_t grh;   // the port requires a GRH
+    std::uint8_t cm;    // a WireCmAddress follows
+    std::uint16_t more; // P_Keys, 2 bytes each, at the end of the address
     std::uint8_t gid[16];
     std::uint64_t owner; // distinguishes the fabrics of one port
 };
 static_assert(sizeof(WireAddress) == 40 && sizeof(WireAddress) <= RailAddress::kMaxBytes);
 
-// Address of a rail's rdma_cm service; follows the WireAddress of a rail that has one.
+// Address of a rail's rdma_cm service; follows the WireAddress of a rail that has one. Such a rail
+// publishes fewer P_Keys: rdma_cm chooses that of a connection.
 struct WireCmAddress {
     std::uint8_t family; // IP version, 4 or 6
     std::uint8_t zero;
@@ -67,6 +70,7 @@ struct WireCmAddress {
 };
 static_assert(sizeof(WireCmAddress) == 20 &&
               sizeof(WireAddress) + sizeof(WireCmAddress) <= RailAddress::kMaxBytes);
+static_assert(sizeof(WireAddress) + 2 * (Partitions::kMost - 1) <= RailAddress::kMaxBytes);
 
 // `at`: null if there is no rdma_cm service.
 RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAddress* at);
@@ -74,10 +78,18 @@ RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAd
 bool decode_address(const RailAddress& address, WireAddress& out);
 // False if there is none. REQUIRES: decode_address accepted the address.
 bool decode_cm_address(const RailAddress& address, WireCmAddress& out);
+// The P_Keys of the port, without their table indexes. REQUIRES: as above.
+Partitions decode_partitions(const RailAddress& address);
 
-// Checks that the two ports can communicate; `datagrams`: also with datagrams of full length.
-// Errors: unreachable; `why` explains.
-Status check_peer(const Port& port, const WireAddress& remote, bool datagrams, std::string& why);
+// Kind of traffic on a path: they differ in P_Key.
+enum class Traffic : std::uint8_t { connection, datagrams };
+
+// What a queue pair, or an address handle, needs for a path.
+struct PathVector {
+    ibv_ah_attr attributes{};
+    ibv_mtu mtu{};                // the smaller one of both ends
+    std::uint16_t pkey_index = 0; // in this port's table
+};
 
 // Number of paths to a remote port, and the path of an index (Rail::path_to).
 //   InfiniBand: paths use the LIDs of the local port, the remote port or both, where their LMC is
@@ -89,10 +101,10 @@ constexpr std::uint32_t kRocePaths = 16;
 std::uint32_t paths_to(const Port& port, const RailAddress& remote);
 PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t index);
 
-// Address vector of a path. Errors: bad_argument (malformed address, path bits beyond LMC), those
-// of check_peer.
-Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,
-                      bool datagrams, ibv_ah_attr& out, ibv_mtu& mtu, std::string& why);
+// Errors: bad_argument (malformed address, path bits beyond LMC), unreachable (the two ports cannot
+// communicate); `why` explains.
+Status path_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,
+                   Traffic traffic, PathVector& out, std::string& why);
 // As above, without the checks.
 void fill_vector(const Port& port, const PathSpec& path, const WireAddress& remote,
                  const VerbsOptions& options, ibv_ah_attr& out);

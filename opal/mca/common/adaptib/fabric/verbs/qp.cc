@@ -336,7 +336,7 @@ Status VerbsQueuePair::fill(const QpAttributes& a, std::uint32_t mask, QpState t
     out.qp_state = verbs_state(to);
     if (state_ == QpState::reset && to == QpState::init) {
         out_mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-        out.pkey_index = rail_.port().pkey_index;
+        out.pkey_index = pkey_index_ = rail_.port().pkey_index();
         out.port_num = rail_.port().number;
     }
     out.qp_access_flags = static_cast<unsigned>(verbs_access(rail_, a.access));
@@ -358,27 +358,35 @@ Status VerbsQueuePair::fill(const QpAttributes& a, std::uint32_t mask, QpState t
 Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv_qp_attr& out,
                                   int& out_mask) {
     const Port& port = rail_.port();
+    PathVector found;
     if ((mask & kQpPath) != 0) {
         out_mask |= IBV_QP_AV | IBV_QP_PATH_MTU;
-        if (const Status status = address_vector(port, a.path, rail_.options(), false, out.ah_attr,
-                                                 out.path_mtu, rail_.error_text_out());
+        if (const Status status = path_vector(port, a.path, rail_.options(), Traffic::connection,
+                                              found, rail_.error_text_out());
             !status.ok()) {
             return status;
         }
+        out.ah_attr = found.attributes;
+        out.path_mtu = found.mtu;
+        out.pkey_index = found.pkey_index;
+        out_mask |= found.pkey_index != pkey_index_ ? IBV_QP_PKEY_INDEX : 0;
     }
     if ((mask & kQpAlternatePath) != 0) {
-        ibv_mtu mtu{};
         out_mask |= IBV_QP_ALT_PATH;
         Port other = port;
         if (const Status status = alternate_port(a.alternate_path.source_port, other);
             !status.ok()) {
             return status;
         }
+        if (const Status status = path_vector(other, a.alternate_path, rail_.options(),
+                                              Traffic::connection, found, rail_.error_text_out());
+            !status.ok()) {
+            return status;
+        }
+        out.alt_ah_attr = found.attributes;
         out.alt_port_num = other.number;
-        out.alt_pkey_index = other.pkey_index;
+        out.alt_pkey_index = found.pkey_index;
         out.alt_timeout = (mask & kQpRetry) != 0 ? a.timeout : attributes_.timeout;
-        return address_vector(other, a.alternate_path, rail_.options(), false, out.alt_ah_attr, mtu,
-                              rail_.error_text_out());
     }
     return kOk;
 }
@@ -423,10 +431,9 @@ Status VerbsQueuePair::cm_connect_impl(const QpAttributes& attributes, std::uint
     if (const Status status = check_values(attributes, mask & kCmConnectRequired); !status.ok()) {
         return status;
     }
-    ibv_ah_attr vector{};
-    ibv_mtu mtu{};
-    if (const Status status = address_vector(rail_.port(), attributes.path, rail_.options(), false,
-                                             vector, mtu, rail_.error_text_out());
+    PathVector found;
+    if (const Status status = path_vector(rail_.port(), attributes.path, rail_.options(),
+                                          Traffic::connection, found, rail_.error_text_out());
         !status.ok()) {
         return status;
     }
@@ -468,7 +475,7 @@ Status VerbsQueuePair::rise(QpState to, const ibv_qp_attr& found) {
         move.ah_attr = found.ah_attr;
         move.path_mtu = found.path_mtu;
         move.pkey_index = found.pkey_index;
-        move_mask |= found.pkey_index != port.pkey_index ? IBV_QP_PKEY_INDEX : 0;
+        move_mask |= found.pkey_index != pkey_index_ ? IBV_QP_PKEY_INDEX : 0;
         if (port.ethernet()) {
             const VerbsOptions& options = rail_.options();
             ibv_global_route& grh = move.ah_attr.grh;

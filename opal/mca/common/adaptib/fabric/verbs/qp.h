@@ -118,7 +118,8 @@ private:
     enum class Reported : std::uint8_t { nobody, suspected, completion, event };
     mutable Reported reported_ = Reported::nobody;
     bool alternate_loaded_ = false;
-    QpAttributes wanted_; // attributes of cm_connect()
+    std::uint16_t pkey_index_ = 0; // given at INIT
+    QpAttributes wanted_;          // attributes of cm_connect()
     std::uint32_t wanted_mask_ = 0;
 };
 

@@ -29,6 +29,35 @@ Bytes queue_bytes(std::uint32_t depth, std::uint32_t gather) {
     return Bytes{depth} * (64 + Bytes{16} * gather);
 }
 
+bool try_qp(const Device& device, const RailInfo& info, ibv_cq* cq, ibv_qp_type type,
+            Bytes inline_bytes, int& error) {
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq;
+    init.qp_type = type;
+    const std::uint32_t depth = std::min(kProbeDepth, info.max_send_depth);
+    init.cap = {depth, depth, info.max_gather, info.max_gather + (type == IBV_QPT_UD ? 1u : 0u),
+                static_cast<std::uint32_t>(inline_bytes)};
+    errno = 0;
+    ibv_qp* qp = device.calls().create_qp(device.pd(), &init);
+    if (qp == nullptr) {
+        error = error_number(-1);
+        return false;
+    }
+    device.calls().destroy_qp(qp);
+    return true;
+}
+
+// Finds the inline limit by trial, because no call reports it.
+bool try_inline(const Device& device, ibv_cq* cq, ibv_qp_type type, RailInfo& info, int& error) {
+    for (const Bytes step : kInlineSteps) {
+        if (try_qp(device, info, cq, type, step, error)) {
+            info.inline_bytes = std::min(info.inline_bytes, step);
+            return true;
+        }
+    }
+    return false;
+}
+
 } // namespace
 
 VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
@@ -64,34 +93,6 @@ void VerbsRail::describe() {
 // -------------------------------------------------------------------------------------------------
 // Trial of what the device really offers
 
-bool VerbsRail::try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& error) {
-    ibv_qp_init_attr init{};
-    init.send_cq = init.recv_cq = cq;
-    init.qp_type = type;
-    const std::uint32_t depth = std::min(kProbeDepth, info_.max_send_depth);
-    init.cap = {depth, depth, info_.max_gather, info_.max_gather + (type == IBV_QPT_UD ? 1u : 0u),
-                static_cast<std::uint32_t>(inline_bytes)};
-    errno = 0;
-    ibv_qp* qp = calls().create_qp(device_.pd(), &init);
-    if (qp == nullptr) {
-        error = error_number(-1);
-        return false;
-    }
-    calls().destroy_qp(qp);
-    return true;
-}
-
-// Finds the inline limit by trial, because no call reports it.
-bool VerbsRail::try_inline(ibv_cq* cq, ibv_qp_type type, int& error) {
-    for (const Bytes step : kInlineSteps) {
-        if (try_qp(cq, type, step, error)) {
-            info_.inline_bytes = std::min(info_.inline_bytes, step);
-            return true;
-        }
-    }
-    return false;
-}
-
 Status VerbsRail::probe(std::string& error_text) {
     const auto fail = [&](const char* what, int error) {
         const Status status =
@@ -110,8 +111,8 @@ Status VerbsRail::probe(std::string& error_text) {
     queues_grow_ = calls().resize_cq(cq, 2 * kProbeDepth) == 0;
     int error = 0;
     info_.inline_bytes = kInlineSteps[0];
-    const bool rc = try_inline(cq, IBV_QPT_RC, error);
-    const bool ud = try_inline(cq, IBV_QPT_UD, error);
+    const bool rc = try_inline(device_, cq, IBV_QPT_RC, info_, error);
+    const bool ud = try_inline(device_, cq, IBV_QPT_UD, info_, error);
     calls().destroy_cq(cq);
     if (!rc && !ud) {
         return fail("cannot create a queue pair", error);
@@ -214,8 +215,23 @@ PathSpec VerbsRail::path_to_impl(const RailAddress& remote, std::uint32_t index)
     return verbs::path_to(port_, remote, index);
 }
 
-// Does not check that both are on one network: that shows when a connection is made, and check_peer
-// then says what is wrong.
+Bytes VerbsRail::datagram_bytes_to_impl(const RailAddress& remote) const {
+    WireAddress wire{};
+    return decode_address(remote, wire) ? std::min(info_.datagram_bytes, mtu_bytes(wire.mtu))
+                                        : info_.datagram_bytes;
+}
+
+// A DC queue pair has one MTU and one P_Key for all peers.
+bool VerbsRail::dc_suits_impl(const RailAddress& remote) const {
+    WireAddress wire{};
+    std::string why;
+    return decode_address(remote, wire) &&
+           wire.mtu == static_cast<std::uint8_t>(port_.attributes.active_mtu) &&
+           check_datagrams(port_.partitions, decode_partitions(remote), why);
+}
+
+// Does not check that both are on one network: that shows when a connection is made, and
+// path_vector then says what is wrong.
 bool VerbsRail::is_reachable_impl(const RailAddress& remote) const {
     WireAddress wire{};
     return decode_address(remote, wire);
@@ -299,15 +315,14 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
 }
 
 Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
-    ibv_ah_attr attributes{};
-    ibv_mtu mtu{};
+    PathVector found;
     if (const Status status =
-            address_vector(port_, path, options_, true, attributes, mtu, last_error_text_);
+            path_vector(port_, path, options_, Traffic::datagrams, found, last_error_text_);
         !status.ok()) {
         return status;
     }
     errno = 0;
-    ibv_ah* ah = calls().create_ah(device_.pd(), &attributes);
+    ibv_ah* ah = calls().create_ah(device_.pd(), &found.attributes);
     if (ah == nullptr) {
         return status_of(error_number(-1));
     }

@@ -99,6 +99,8 @@ private:
     std::uint32_t subnet_match_impl(const RailAddress& remote) const override;
     std::uint32_t paths_to_impl(const RailAddress& remote) const override;
     PathSpec path_to_impl(const RailAddress& remote, std::uint32_t index) const override;
+    Bytes datagram_bytes_to_impl(const RailAddress& remote) const override;
+    bool dc_suits_impl(const RailAddress& remote) const override;
     std::string last_error_text_impl() const override { return last_error_text_; }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
@@ -111,8 +113,6 @@ private:
     Status check(const QpInit& init);
     void describe();
     void probe_dc();
-    bool try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& error);
-    bool try_inline(ibv_cq* cq, ibv_qp_type type, int& error);
 
     const Device& device_;
     Port port_;

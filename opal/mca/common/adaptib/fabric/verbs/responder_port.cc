@@ -56,7 +56,7 @@ ResponderPort::~ResponderPort() {
 
 void ResponderPort::set_port(const Port& port) {
     const std::lock_guard lock(port_lock_);
-    moved_ = moved_ || port_.pkey_index != port.pkey_index;
+    moved_ = moved_ || port_.pkey_index() != port.pkey_index();
     port_ = port;
 }
 
@@ -114,7 +114,7 @@ bool ResponderPort::start() {
     attributes.qp_state = IBV_QPS_INIT;
     {
         const std::lock_guard lock(port_lock_);
-        attributes.pkey_index = port_.pkey_index;
+        attributes.pkey_index = port_.pkey_index();
         attributes.port_num = port_.number;
     }
     attributes.qkey = queue_key_;

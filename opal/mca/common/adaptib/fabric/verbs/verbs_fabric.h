@@ -36,7 +36,7 @@ struct VerbsOptions {
     std::string if_include;
     std::string if_exclude;
     int gid_index = -1;             // RoCE; -1 = RoCE v2, IPv4 before global before link-local IPv6
-    std::uint16_t partition = 0;    // P_Key, either membership; 0 = the first of the port's table
+    std::uint16_t partition = 0;    // P_Key, either membership; 0 = as partition.h says
     std::uint8_t service_level = 0; // for paths that name none
     std::uint8_t traffic_class = 0; // RoCE
     bool fork_support = true;       // a child process may run while memory is registered
