@@ -12,6 +12,7 @@
 #include "mtl_adaptib.h"
 #include "mtl_adaptib_request.h"
 #include "mtl_adaptib_shortcut.h"
+#include "mtl_adaptib_wait.h"
 #include "mtl_adaptib_way.h"
 
 mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
@@ -51,6 +52,7 @@ int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     ompi_mtl_adaptib.ending = false; /* a session may follow another one */
     opal_common_adaptib_mca_selected();
     ompi_mtl_adaptib_shortcut_open();
+    ompi_mtl_adaptib_wait_open();
     opal_common_adaptib_mca_connect_start(ompi_mtl_adaptib.core);
     return OMPI_SUCCESS;
 }
@@ -92,6 +94,7 @@ int ompi_mtl_adaptib_progress(void)
 int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
 {
     (void) mtl;
+    ompi_mtl_adaptib_wait_close();
     ompi_mtl_adaptib_shortcut_close();
     if (ompi_mtl_adaptib.prepared_btls) {
         ompi_mtl_adaptib.prepared_btls = false;

@@ -11,7 +11,6 @@
 #include "ompi/mca/pml/base/base.h"
 #include "ompi/mca/pml/pml.h"
 #include "ompi/request/request.h"
-#include "ompi/runtime/params.h"
 #include "opal/class/opal_free_list.h"
 
 #include "mtl_adaptib_request.h"
@@ -430,20 +429,10 @@ static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int
     return receive.super.req_status.MPI_ERROR;
 }
 
-/* True if the job is to survive process failures: Open MPI then treats requests as
- * mca_pml_base_request_t. */
-static bool survives_failures(void)
-{
-#if OPAL_ENABLE_FT_MPI
-    return ompi_ftmpi_enabled;
-#else
-    return false;
-#endif
-}
-
 static bool is_wanted(void)
 {
-    return ompi_mtl_adaptib.shortcut && opal_common_adaptib_plain_memory() && !survives_failures()
+    return ompi_mtl_adaptib.shortcut && opal_common_adaptib_plain_memory()
+           && !ompi_mtl_adaptib_survives_failures()
            && 0 == strcmp(mca_pml_base_selected_component.pmlm_version.mca_component_name, "cm");
 }
 
@@ -467,7 +456,6 @@ void ompi_mtl_adaptib_shortcut_open(void)
     mca_pml.pml_send = shortcut_send;
     mca_pml.pml_irecv = shortcut_irecv;
     mca_pml.pml_recv = shortcut_recv;
-    ompi_mtl_adaptib_wait_open();
     ompi_mtl_adaptib.shortcut_installed = true;
 }
 
@@ -477,7 +465,6 @@ void ompi_mtl_adaptib_shortcut_close(void)
         return;
     }
     ompi_mtl_adaptib.shortcut_installed = false;
-    ompi_mtl_adaptib_wait_close();
     mca_pml.pml_isend = shortcut.pml.pml_isend;
     mca_pml.pml_send = shortcut.pml.pml_send;
     mca_pml.pml_irecv = shortcut.pml.pml_irecv;

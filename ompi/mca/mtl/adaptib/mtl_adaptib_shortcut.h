@@ -15,7 +15,6 @@
  * - A receive has a request of this file's: Open MPI's, and the core's. A non-blocking one retains
  *   its communicator, whose number must not be reused before the request has ended, but does not
  *   retain its datatype.
- * - Waits of several threads are replaced, too (mtl_adaptib_wait.h).
  * - Persistent requests and receives of matched probes go to pml/cm.
  *
  * Threads. open and close are called while no thread communicates.
