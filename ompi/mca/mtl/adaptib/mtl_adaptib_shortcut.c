@@ -13,6 +13,7 @@
 #include "ompi/request/request.h"
 #include "opal/class/opal_free_list.h"
 
+#include "mtl_adaptib_buffered.h"
 #include "mtl_adaptib_request.h"
 #include "mtl_adaptib_shortcut.h"
 #include "mtl_adaptib_wait.h"
@@ -68,8 +69,7 @@ try_send_contiguous(const void *buf, size_t count, ompi_datatype_t *datatype, in
 {
     const size_t bytes = count * datatype->super.size;
 
-    if (OPAL_UNLIKELY(!is_contiguous(datatype, count) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode
-                      || MCA_PML_BASE_SEND_BUFFERED == mode)) {
+    if (OPAL_UNLIKELY(!is_contiguous(datatype, count) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode)) {
         return false;
     }
     return ompi_mtl_adaptib_try_send(comm, dst, tag, data_address(buf, datatype, bytes), bytes);
@@ -83,7 +83,21 @@ static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *dataty
         *request = &ompi_request_empty;
         return OMPI_SUCCESS;
     }
+    if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_BUFFERED == mode)) {
+        *request = &ompi_request_empty;
+        return ompi_mtl_adaptib_bsend(buf, count, datatype, dst, tag, comm);
+    }
     return shortcut.pml.pml_isend(buf, count, datatype, dst, tag, mode, comm, request);
+}
+
+static int shortcut_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                               ompi_request_t **request)
+{
+    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
+        return ompi_mtl_adaptib_bsend_init(buf, count, datatype, dst, tag, comm, request);
+    }
+    return shortcut.pml.pml_isend_init(buf, count, datatype, dst, tag, mode, comm, request);
 }
 
 static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
@@ -91,6 +105,9 @@ static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatyp
 {
     if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, comm))) {
         return OMPI_SUCCESS;
+    }
+    if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_BUFFERED == mode)) {
+        return ompi_mtl_adaptib_bsend(buf, count, datatype, dst, tag, comm);
     }
     return shortcut.pml.pml_send(buf, count, datatype, dst, tag, mode, comm);
 }
@@ -453,6 +470,7 @@ void ompi_mtl_adaptib_shortcut_open(void)
     shortcut.has_key = 0 == pthread_key_create(&shortcut.key, give_all_back);
     shortcut.pml = mca_pml;
     mca_pml.pml_isend = shortcut_isend;
+    mca_pml.pml_isend_init = shortcut_isend_init;
     mca_pml.pml_send = shortcut_send;
     mca_pml.pml_irecv = shortcut_irecv;
     mca_pml.pml_recv = shortcut_recv;
@@ -466,6 +484,7 @@ void ompi_mtl_adaptib_shortcut_close(void)
     }
     ompi_mtl_adaptib.shortcut_installed = false;
     mca_pml.pml_isend = shortcut.pml.pml_isend;
+    mca_pml.pml_isend_init = shortcut.pml.pml_isend_init;
     mca_pml.pml_send = shortcut.pml.pml_send;
     mca_pml.pml_irecv = shortcut.pml.pml_irecv;
     mca_pml.pml_recv = shortcut.pml.pml_recv;
