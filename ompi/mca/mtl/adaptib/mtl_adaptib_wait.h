@@ -22,7 +22,6 @@
 
 #include "ompi/request/request.h"
 #include "ompi/runtime/params.h"
-#include "opal/threads/threads.h"
 
 BEGIN_C_DECLS
 
