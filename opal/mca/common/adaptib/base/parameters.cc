@@ -336,6 +336,10 @@ constexpr std::array kTable{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
         "Report of each process on standard error at the end of the job: messages and bytes per "
         "channel, connections, rails and paths."},
+    opal_common_adaptib_parameter_t{
+        "verbose", kInt, &g_parameters.verbose, "0", "", "0..1", 1,
+        "Lines on standard error at the start of the job. 1: the first process tells what adaptib "
+        "carries, over which rails, with which policies. 0: none."},
 };
 
 void set_default(const opal_common_adaptib_parameter_t& row, void* storage) {

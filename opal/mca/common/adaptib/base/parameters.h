@@ -73,6 +73,7 @@ struct Parameters {
     int partition_timeout;
     char* source_map;
     bool report;
+    int verbose;
 };
 
 // The eager limit to use for eager_limit = -1 until copies have been timed, or if they never are.

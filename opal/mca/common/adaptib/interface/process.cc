@@ -311,11 +311,26 @@ void Process::end() {
         }
         report_completed(endpoint->protocol->completed());
         if (process_parameters().report) {
-            report(OPAL_COMMON_ADAPTIB_REPORT, endpoint->core->report());
+            const std::string setup = setup_.empty() ? "" : "  " + setup_ + "\n";
+            report(OPAL_COMMON_ADAPTIB_REPORT, endpoint->core->report() + setup);
         }
         if (maps_sources()) {
             write_source_map(endpoint->index);
         }
+    }
+}
+
+void Process::set_up(const std::string& carries) {
+    const opal_common_adaptib_core& first = *endpoints_.front();
+    {
+        const std::lock_guard guard(mutex_);
+        if (!setup_.empty()) {
+            return;
+        }
+        setup_ = "adaptib carries " + carries + "; " + first.core->setup_text(first.parameters);
+    }
+    if (process_parameters().verbose > 0 && rank_of(environment_.self) == 0) {
+        report(OPAL_COMMON_ADAPTIB_REPORT, setup_ + "\n");
     }
 }
 
