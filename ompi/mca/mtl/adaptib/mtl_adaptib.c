@@ -7,11 +7,13 @@
 #include <limits.h>
 
 #include "ompi/mca/bml/base/base.h"
+#include "ompi/mca/pml/base/base.h"
 #include "opal/runtime/opal_progress.h"
 
 #include "mtl_adaptib.h"
 #include "mtl_adaptib_request.h"
 #include "mtl_adaptib_shortcut.h"
+#include "mtl_adaptib_wait.h"
 #include "mtl_adaptib_way.h"
 
 mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
@@ -49,8 +51,11 @@ int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     (void) nprocs;
     (void) procs;
     ompi_mtl_adaptib.ending = false; /* a session may follow another one */
+    ompi_mtl_adaptib.selected = true;
     opal_common_adaptib_mca_selected();
+    opal_common_adaptib_core_carries(ompi_mtl_adaptib.core, "messages (MTL, under pml/cm)");
     ompi_mtl_adaptib_shortcut_open();
+    ompi_mtl_adaptib_wait_open();
     opal_common_adaptib_mca_connect_start(ompi_mtl_adaptib.core);
     return OMPI_SUCCESS;
 }
@@ -92,6 +97,13 @@ int ompi_mtl_adaptib_progress(void)
 int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
 {
     (void) mtl;
+    if (!ompi_mtl_adaptib.selected && ompi_mtl_adaptib_is_named()) {
+        opal_common_adaptib_mca_unused(
+            "MTL", mca_pml_base_selected_component.pmlm_version.mca_component_name,
+            "--mca pml cm, or raise mtl_adaptib_priority");
+    }
+    ompi_mtl_adaptib.selected = false;
+    ompi_mtl_adaptib_wait_close();
     ompi_mtl_adaptib_shortcut_close();
     if (ompi_mtl_adaptib.prepared_btls) {
         ompi_mtl_adaptib.prepared_btls = false;

@@ -40,6 +40,7 @@ typedef struct {
     opal_common_adaptib_core_t *core; /* the first endpoint */
     uint32_t endpoints;               /* of this process */
     bool prepared_btls;
+    bool selected; /* pml/cm was chosen, with this MTL */
     bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */
     /* The fast path of mtl_adaptib_shortcut.h is installed. Changes while no thread
      * communicates. */
@@ -51,6 +52,9 @@ typedef struct {
 
 extern mca_mtl_adaptib_module_t ompi_mtl_adaptib;
 OPAL_COMMON_ADAPTIB_EXPORT extern mca_mtl_base_component_t mca_mtl_adaptib_component;
+
+/* True if the user's choice of MTLs names adaptib. */
+bool ompi_mtl_adaptib_is_named(void);
 
 int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
                                struct ompi_proc_t **procs);

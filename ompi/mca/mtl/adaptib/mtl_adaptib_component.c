@@ -4,8 +4,6 @@
  */
 #include "ompi_config.h"
 
-#include <string.h>
-
 #include "ompi/mca/bml/base/base.h"
 #include "opal/mca/base/mca_base_var.h"
 #include "opal/mca/btl/base/base.h"
@@ -44,16 +42,22 @@ mca_mtl_base_component_t mca_mtl_adaptib_component = {
 MCA_BASE_COMPONENT_INIT(ompi, mtl, adaptib)
 #endif
 
-/* Below pml/ob1's 20: adaptib runs only if the user names it (or gives it a higher priority). */
-static int component_priority = 10;
+/* pml/cm's priority is that of its MTL. pml/ob1 has 20, pml/ucx 51: adaptib runs only if the user
+ * names it (or gives it a higher priority). */
+enum {
+    PRIORITY = 10,
+    PRIORITY_IF_NAMED = 60
+};
+
+static int component_priority = PRIORITY;
 
 static int component_register(void)
 {
     int rc = mca_base_component_var_register(
         &mca_mtl_adaptib_component.mtl_version, "priority",
-        "Priority of the adaptib MTL, which pml/cm adopts as its own. pml/ob1 has priority 20 and "
-        "is chosen unless cm is named (--mca pml cm --mca mtl adaptib) or this value is higher. "
-        "(default: 10, range: -2147483648..2147483647)",
+        "Priority of the adaptib MTL, which pml/cm adopts as its own; pml/ob1 has 20. If mtl names "
+        "adaptib (--mca mtl adaptib) and this parameter is not set, the priority is 60, so that "
+        "adaptib is used. (default: 10, range: -2147483648..2147483647)",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_3, MCA_BASE_VAR_SCOPE_READONLY,
         &component_priority);
 
@@ -81,29 +85,20 @@ static int component_close(void)
     return OMPI_SUCCESS;
 }
 
+bool ompi_mtl_adaptib_is_named(void)
+{
+    return opal_common_adaptib_mca_names(ompi_mtl_base_framework.framework_selection, "adaptib");
+}
+
 static int component_query(mca_base_module_t **module, int *priority)
 {
     *module = (mca_base_module_t *) &ompi_mtl_adaptib.super;
     *priority = component_priority;
+    if (ompi_mtl_adaptib_is_named()
+        && !opal_common_adaptib_mca_user_set(&mca_mtl_adaptib_component.mtl_version, "priority")) {
+        *priority = PRIORITY_IF_NAMED;
+    }
     return OMPI_SUCCESS;
-}
-
-/* True if a selection such as "ob1,cm" (not "^cm") names `component`. */
-static bool selection_names(const char *selection, const char *component)
-{
-    const size_t length = strlen(component);
-
-    if (NULL == selection || '^' == selection[0]) {
-        return false;
-    }
-    while ('\0' != *selection) {
-        const size_t word = strcspn(selection, ",");
-        if (word == length && 0 == strncmp(selection, component, length)) {
-            return true;
-        }
-        selection += word + (',' == selection[word] ? 1 : 0);
-    }
-    return false;
 }
 
 static bool user_wants_us(void)
@@ -111,11 +106,11 @@ static bool user_wants_us(void)
     const int index = mca_base_var_find("ompi", "pml", NULL, NULL);
     char **pml = NULL;
 
-    if (selection_names(ompi_mtl_base_framework.framework_selection, "adaptib")) {
+    if (ompi_mtl_adaptib_is_named()) {
         return true;
     }
     return index >= 0 && OPAL_SUCCESS == mca_base_var_get_value(index, &pml, NULL, NULL)
-           && NULL != pml && selection_names(*pml, "cm");
+           && NULL != pml && opal_common_adaptib_mca_names(*pml, "cm");
 }
 
 /* Initializes the job's BTLs, for osc/rdma, if the user named ours. The BTL reports its own
@@ -123,7 +118,7 @@ static bool user_wants_us(void)
 static void prepare_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {
     if (OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS && !mca_bml_base_inited()
-        && selection_names(opal_btl_base_framework.framework_selection, "adaptib")) {
+        && opal_common_adaptib_mca_names(opal_btl_base_framework.framework_selection, "adaptib")) {
         ompi_mtl_adaptib.prepared_btls =
             OMPI_SUCCESS == mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
     }

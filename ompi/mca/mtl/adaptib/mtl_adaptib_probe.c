@@ -12,13 +12,13 @@
 
 #include "mtl_adaptib_way.h"
 
+/* Leaves MPI_ERROR as it is: a call that returns one status must not change it (MPI-4.0, 3.2.5). */
 static void set_status(struct ompi_status_public_t *status,
                        const opal_common_adaptib_probe_t *found)
 {
     if (MPI_STATUS_IGNORE != status) {
         status->MPI_SOURCE = found->source;
         status->MPI_TAG = found->tag;
-        status->MPI_ERROR = MPI_SUCCESS;
         status->_ucount = found->bytes;
         status->_cancelled = 0;
     }

@@ -11,9 +11,9 @@
 #include "ompi/mca/pml/base/base.h"
 #include "ompi/mca/pml/pml.h"
 #include "ompi/request/request.h"
-#include "ompi/runtime/params.h"
 #include "opal/class/opal_free_list.h"
 
+#include "mtl_adaptib_buffered.h"
 #include "mtl_adaptib_request.h"
 #include "mtl_adaptib_shortcut.h"
 #include "mtl_adaptib_wait.h"
@@ -85,8 +85,7 @@ try_send_contiguous(const void *buf, size_t count, ompi_datatype_t *datatype, in
 {
     const size_t bytes = count * datatype->super.size;
 
-    if (OPAL_UNLIKELY(!is_contiguous(datatype, count) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode
-                      || MCA_PML_BASE_SEND_BUFFERED == mode)) {
+    if (OPAL_UNLIKELY(!is_contiguous(datatype, count) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode)) {
         return false;
     }
     return ompi_mtl_adaptib_try_send(comm, dst, tag, data_address(buf, datatype, bytes), bytes);
@@ -100,7 +99,21 @@ static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *dataty
         *request = &ompi_request_empty;
         return OMPI_SUCCESS;
     }
+    if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_BUFFERED == mode)) {
+        *request = &ompi_request_empty;
+        return ompi_mtl_adaptib_bsend(buf, count, datatype, dst, tag, comm);
+    }
     return shortcut.pml.pml_isend(buf, count, datatype, dst, tag, mode, comm, request);
+}
+
+static int shortcut_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                               ompi_request_t **request)
+{
+    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
+        return ompi_mtl_adaptib_bsend_init(buf, count, datatype, dst, tag, comm, request);
+    }
+    return shortcut.pml.pml_isend_init(buf, count, datatype, dst, tag, mode, comm, request);
 }
 
 static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
@@ -108,6 +121,9 @@ static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatyp
 {
     if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, comm))) {
         return OMPI_SUCCESS;
+    }
+    if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_BUFFERED == mode)) {
+        return ompi_mtl_adaptib_bsend(buf, count, datatype, dst, tag, comm);
     }
     return shortcut.pml.pml_send(buf, count, datatype, dst, tag, mode, comm);
 }
@@ -504,20 +520,10 @@ static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int
     return receive.super.req_status.MPI_ERROR;
 }
 
-/* True if the job is to survive process failures: Open MPI then treats requests as
- * mca_pml_base_request_t. */
-static bool survives_failures(void)
-{
-#if OPAL_ENABLE_FT_MPI
-    return ompi_ftmpi_enabled;
-#else
-    return false;
-#endif
-}
-
 static bool is_wanted(void)
 {
-    return ompi_mtl_adaptib.shortcut && opal_common_adaptib_plain_memory() && !survives_failures()
+    return ompi_mtl_adaptib.shortcut && opal_common_adaptib_plain_memory()
+           && !ompi_mtl_adaptib_survives_failures()
            && 0 == strcmp(mca_pml_base_selected_component.pmlm_version.mca_component_name, "cm");
 }
 
@@ -538,10 +544,10 @@ void ompi_mtl_adaptib_shortcut_open(void)
     shortcut.has_key = 0 == pthread_key_create(&shortcut.key, give_all_back);
     shortcut.pml = mca_pml;
     mca_pml.pml_isend = shortcut_isend;
+    mca_pml.pml_isend_init = shortcut_isend_init;
     mca_pml.pml_send = shortcut_send;
     mca_pml.pml_irecv = shortcut_irecv;
     mca_pml.pml_recv = shortcut_recv;
-    ompi_mtl_adaptib_wait_open();
     ompi_mtl_adaptib.shortcut_installed = true;
 }
 
@@ -551,8 +557,8 @@ void ompi_mtl_adaptib_shortcut_close(void)
         return;
     }
     ompi_mtl_adaptib.shortcut_installed = false;
-    ompi_mtl_adaptib_wait_close();
     mca_pml.pml_isend = shortcut.pml.pml_isend;
+    mca_pml.pml_isend_init = shortcut.pml.pml_isend_init;
     mca_pml.pml_send = shortcut.pml.pml_send;
     mca_pml.pml_irecv = shortcut.pml.pml_irecv;
     mca_pml.pml_recv = shortcut.pml.pml_recv;

@@ -5,18 +5,19 @@
  * pml/cm makes a request with a convertor for each message, even for one that is sent, or has
  * arrived, before its call returns. That takes longer than the core needs for a message of a few
  * bytes (benchmarks/TUNING.md). So if the MTL serves pml/cm directly, without a component in
- * between that counts or logs messages, this file replaces four entries of Open MPI's table of the
- * PML (isend, send, irecv, recv): contiguous messages go to the core at once, all others take the
- * replaced entries. pml/monitoring and pml/v hook into the same table.
+ * between that counts or logs messages, this file replaces entries of Open MPI's table of the PML
+ * (isend, send, isend_init, irecv, recv): contiguous messages go to the core at once, all others
+ * take the replaced entries. pml/monitoring and pml/v hook into the same table.
  *
  * - A send that is done when its call returns has no request but ompi_request_empty, as in pml/ob1.
- *   A message without room, and synchronous and buffered sends, go to pml/cm. A message that was
- *   refused here does not try again on that way (mtl_adaptib_send.c).
+ *   A message without room, and synchronous sends, go to pml/cm. A message that was refused here
+ *   does not try again on that way (mtl_adaptib_send.c).
+ * - Buffered sends without room, and persistent ones, have a file of their own
+ *   (mtl_adaptib_buffered.h).
  * - A receive has a request of this file's: Open MPI's, and the core's. A non-blocking one retains
  *   its communicator, whose number must not be reused before the request has ended, but does not
  *   retain its datatype.
- * - Waits of several threads are replaced, too (mtl_adaptib_wait.h).
- * - Persistent requests and receives of matched probes go to pml/cm.
+ * - Other persistent requests and receives of matched probes go to pml/cm.
  *
  * Threads. open and close are called while no thread communicates.
  *

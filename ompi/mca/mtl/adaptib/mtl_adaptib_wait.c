@@ -54,23 +54,64 @@ static bool has_failed(const ompi_request_t *request)
            && MPI_SUCCESS != request->req_status.MPI_ERROR;
 }
 
-/* Returns true if one of them has failed. Null and inactive requests are complete, too. */
-static bool look_for_all(size_t count, ompi_request_t **requests)
+typedef enum {
+    WAIT_GOES_ON,
+    WAIT_IS_OVER, /* all have ended, without an error */
+    WAIT_HAS_FAILED
+} progress_t;
+
+/* `next`: the requests before it have ended. Null and inactive requests are complete, too. */
+static progress_t look_for_all(size_t count, ompi_request_t **requests, size_t *next)
 {
     patience_t patience = {0, 0};
     bool failed = false;
-    size_t next = 0;
 
     do {
-        while (next < count && REQUEST_COMPLETE(requests[next])) {
-            failed = failed || has_failed(requests[next]);
-            ++next;
+        while (*next < count && REQUEST_COMPLETE(requests[*next])) {
+            failed = failed || has_failed(requests[*next]);
+            ++*next;
         }
-    } while (next < count && look_again(&patience));
-    for (; next < count && !failed; ++next) { /* the time was up */
-        failed = has_failed(requests[next]);
+    } while (*next < count && look_again(&patience));
+    for (size_t i = *next; i < count && !failed; ++i) { /* the time was up */
+        failed = has_failed(requests[i]);
     }
-    return failed;
+    if (failed) {
+        return WAIT_HAS_FAILED;
+    }
+    return *next == count ? WAIT_IS_OVER : WAIT_GOES_ON;
+}
+
+/* Sleeps, unless another thread wants this one to make progress, until one of the requests ends.
+ * The requests stay as they are: the caller looks at them. A request that is exchanged for the
+ * condition and ends meanwhile signals it. */
+static void sleep_for_any(size_t count, ompi_request_t **requests)
+{
+    ompi_wait_sync_t condition;
+    size_t set = 0, removed = 0;
+    bool ended = false;
+
+    WAIT_SYNC_INIT(&condition, 1);
+    for (size_t i = 0; i < count && !ended; ++i) {
+        void *pending = REQUEST_PENDING;
+        if (OMPI_REQUEST_INACTIVE != requests[i]->req_state) {
+            ended = !OPAL_ATOMIC_COMPARE_EXCHANGE_STRONG_PTR(&requests[i]->req_complete, &pending,
+                                                             &condition);
+            set += !ended;
+        }
+    }
+    if (!ended) {
+        (void) SYNC_WAIT(&condition);
+    }
+    for (size_t i = 0; i < count; ++i) {
+        void *there = &condition;
+        removed += OMPI_REQUEST_INACTIVE != requests[i]->req_state
+                   && OPAL_ATOMIC_COMPARE_EXCHANGE_STRONG_PTR(&requests[i]->req_complete, &there,
+                                                              REQUEST_PENDING);
+    }
+    if (removed == set) { /* nobody signals it */
+        WAIT_SYNC_SIGNALLED(&condition);
+    }
+    WAIT_SYNC_RELEASE(&condition);
 }
 
 /* Returns true if a wait for any of them would end now. */
@@ -115,23 +156,38 @@ static int end_failed(size_t count, ompi_request_t **requests, ompi_status_publi
 
 void ompi_mtl_adaptib_look_for(ompi_request_t *request)
 {
-    (void) look_for_all(1, &request);
+    size_t next = 0;
+
+    (void) look_for_all(1, &request, &next);
 }
 
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
     if (OPAL_UNLIKELY(opal_using_threads())) {
-        (void) look_for_all(1, request);
+        ompi_mtl_adaptib_look_for(*request);
     }
     return original.req_wait(request, status);
 }
 
+/* Open MPI's function is called for requests that have ended only: it does not return if one of
+ * them has failed between this look and its own (end_failed). */
+static int wait_all_of_threads(size_t count, ompi_request_t **requests,
+                               ompi_status_public_t *statuses)
+{
+    size_t next = 0;
+    progress_t progress;
+
+    while (WAIT_GOES_ON == (progress = look_for_all(count, requests, &next))) {
+        sleep_for_any(count - next, requests + next);
+    }
+    return WAIT_HAS_FAILED == progress ? end_failed(count, requests, statuses)
+                                       : original.req_wait_all(count, requests, statuses);
+}
+
 static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
 {
-    if (OPAL_UNLIKELY(opal_using_threads()) && OPAL_UNLIKELY(look_for_all(count, requests))) {
-        return end_failed(count, requests, statuses);
-    }
-    return original.req_wait_all(count, requests, statuses);
+    return OPAL_UNLIKELY(opal_using_threads()) ? wait_all_of_threads(count, requests, statuses)
+                                               : original.req_wait_all(count, requests, statuses);
 }
 
 static int wait_any(size_t count, ompi_request_t **requests, int *index,
@@ -154,7 +210,7 @@ static int wait_some(size_t count, ompi_request_t **requests, int *ended, int *i
 
 void ompi_mtl_adaptib_wait_open(void)
 {
-    if (NULL != original.req_wait) {
+    if (NULL != original.req_wait || ompi_mtl_adaptib_survives_failures()) {
         return;
     }
     original = ompi_request_functions;

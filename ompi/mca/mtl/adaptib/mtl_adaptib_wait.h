@@ -6,8 +6,10 @@
  * message for one of these costs a wake-up, two calls of the system and a change of threads. So the
  * four waits of Open MPI's table of request functions are replaced: a thread first makes progress
  * by itself until what it waits for has ended, for at most ompi_mtl_adaptib_look_for; then Open
- * MPI's function takes over, which finds the requests complete, or sleeps. In a process with one
- * thread, Open MPI's functions are called at once.
+ * MPI's function takes over, which finds the requests complete, or sleeps. A wait for all sleeps in
+ * a function of this file, since Open MPI 4.1.4 never returns from its own if one of the requests
+ * has failed before the call, with any transport. In a process with one thread, Open MPI's
+ * functions are called at once.
  *
  * Threads. open and close are called while no thread communicates; the rest by any thread.
  *
@@ -19,10 +21,22 @@
 #include "ompi_config.h"
 
 #include "ompi/request/request.h"
-#include "opal/threads/threads.h"
+#include "ompi/runtime/params.h"
 
 BEGIN_C_DECLS
 
+/* True if the job is to survive process failures: Open MPI then treats requests as
+ * mca_pml_base_request_t. */
+static inline bool ompi_mtl_adaptib_survives_failures(void)
+{
+#if OPAL_ENABLE_FT_MPI
+    return ompi_ftmpi_enabled;
+#else
+    return false;
+#endif
+}
+
+/* Replaces the waits, once, unless the job is to survive process failures. */
 void ompi_mtl_adaptib_wait_open(void);
 void ompi_mtl_adaptib_wait_close(void);
 

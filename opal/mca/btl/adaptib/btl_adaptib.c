@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "opal/runtime/opal_progress.h"
@@ -165,8 +166,15 @@ static int register_error(mca_btl_base_module_t *btl, mca_btl_base_module_error_
 
 void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint)
 {
+    const char *pml = mca_btl_adaptib_pml();
+
     endpoint->used = true;
     opal_common_adaptib_mca_selected();
+    opal_common_adaptib_core_carries(mca_btl_adaptib.core,
+                                     NULL != pml && 0 == strcmp(pml, "ob1")
+                                         ? "messages and one-sided operations (BTL, under pml/ob1 "
+                                           "and osc/rdma)"
+                                         : "one-sided operations (BTL, under osc/rdma)");
 }
 
 /* Tells the PML, which ends the job. Without a PML over this BTL this process ends here: osc/rdma
@@ -235,6 +243,7 @@ static int finalize(mca_btl_base_module_t *btl)
     if (NULL != core) {
         /* Under an MTL it may never have been registered. */
         (void) opal_progress_unregister(mca_btl_adaptib_progress);
+        mca_btl_adaptib_pml_forget();
         mca_btl_adaptib.core = NULL;
         mca_btl_adaptib.limit = NULL;
         for (uint32_t index = 0; index < mca_btl_adaptib.cores; ++index) {

@@ -102,6 +102,15 @@ static inline void mca_btl_adaptib_follow_limit(void)
 
 int mca_btl_adaptib_progress(void);
 
+/* True if the user's choice of BTLs names adaptib. */
+bool mca_btl_adaptib_is_named(void);
+
+/* The name of the PML that Open MPI has chosen; NULL: unknown. */
+const char *mca_btl_adaptib_pml(void);
+/* Tells the user, once the PML is known, if a component of adaptib was named and is not used. */
+void mca_btl_adaptib_pml_watch(void);
+void mca_btl_adaptib_pml_forget(void);
+
 /* Notes the first traffic of an endpoint. */
 void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint);
 

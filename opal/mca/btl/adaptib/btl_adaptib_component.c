@@ -5,9 +5,7 @@
 #include "opal_config.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "opal/util/argv.h"
 #include "opal/util/output.h"
 
 #include "btl_adaptib.h"
@@ -62,22 +60,9 @@ static int component_close(void)
     return OPAL_SUCCESS;
 }
 
-/* True if the selection of BTLs, such as "adaptib,self" (not "^tcp"), names us. */
-static bool user_wants_us(void)
+bool mca_btl_adaptib_is_named(void)
 {
-    const char *selection = opal_btl_base_framework.framework_selection;
-    char **names;
-    bool found = false;
-
-    if (NULL == selection || '^' == selection[0]) {
-        return false;
-    }
-    names = opal_argv_split(selection, ',');
-    for (char **name = names; !found && NULL != name && NULL != *name; ++name) {
-        found = 0 == strcmp("adaptib", *name);
-    }
-    opal_argv_free(names);
-    return found;
+    return opal_common_adaptib_mca_names(opal_btl_base_framework.framework_selection, "adaptib");
 }
 
 static void limit(size_t *value, size_t most)
@@ -95,15 +80,6 @@ static void limits_fit(void)
     limit(&module->btl_max_send_size, opal_common_adaptib_active_max(mca_btl_adaptib.core));
     limit(&module->btl_eager_limit, module->btl_max_send_size);
     limit(&module->btl_rndv_eager_limit, module->btl_eager_limit);
-}
-
-static bool user_set(const char *name)
-{
-    const int index = mca_base_var_find("opal", "btl", "adaptib", name);
-    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
-
-    return index >= 0 && OPAL_SUCCESS == mca_base_var_get_value(index, NULL, &source, NULL)
-           && MCA_BASE_VAR_SOURCE_DEFAULT != source;
 }
 
 static void listen_to_cores(void)
@@ -124,7 +100,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
 
     (void) enable_progress_threads;
     *count = 0;
-    rc = opal_common_adaptib_mca_acquire(enable_mpi_threads, user_wants_us(),
+    rc = opal_common_adaptib_mca_acquire(enable_mpi_threads, mca_btl_adaptib_is_named(),
                                          opal_btl_base_framework.framework_output,
                                          &mca_btl_adaptib.core);
     if (OPAL_SUCCESS != rc) {
@@ -133,7 +109,9 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     mca_btl_adaptib.cores = opal_common_adaptib_endpoints(mca_btl_adaptib.core);
     limits_fit();
     mca_btl_adaptib.limit =
-        user_set("eager_limit") ? NULL : opal_common_adaptib_active_eager(mca_btl_adaptib.core);
+        opal_common_adaptib_mca_user_set(&mca_btl_adaptib_component.btl_version, "eager_limit")
+            ? NULL
+            : opal_common_adaptib_active_eager(mca_btl_adaptib.core);
     mca_btl_adaptib_follow_limit();
     modules = malloc(sizeof(*modules)); /* the caller frees it */
     rc = mca_btl_adaptib_lists_open();
@@ -144,6 +122,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
         return NULL;
     }
     listen_to_cores();
+    mca_btl_adaptib_pml_watch();
     modules[0] = &mca_btl_adaptib.super;
     *count = 1;
     return modules;

@@ -177,12 +177,18 @@ OPAL_COMMON_ADAPTIB_EXPORT const void *
 opal_common_adaptib_core_address(opal_common_adaptib_core_t *core,
                                  size_t *size) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* Tells that traffic will come, and which ("messages (MTL under pml/cm)"): for the line that the
+ * parameter verbose asks for, and for the report. Of several calls, the first one counts. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_core_carries(opal_common_adaptib_core_t *core,
+                                 const char *what) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* Endpoints: a process has one core, or several if the parameter `endpoints` says so, each with
  * peers, queues, matching and a lock of its own, so that threads that use different ones do not
  * hinder each other. core_acquire returns the first; each function that takes a core takes any of
  * them, and its peers, requests and messages belong to that one. Those that say so are for the
- * whole process: core_acquire, core_release, core_address, progress, quiesce_messages,
- * memory_released and process_ended. */
+ * whole process: core_acquire, core_release, core_address, core_carries, progress,
+ * quiesce_messages, memory_released and process_ended. */
 
 /* The number of endpoints of this process, a power of two; constant. */
 OPAL_COMMON_ADAPTIB_EXPORT uint32_t opal_common_adaptib_endpoints(opal_common_adaptib_core_t *core)

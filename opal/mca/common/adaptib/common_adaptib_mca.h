@@ -43,6 +43,19 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_acquire(bool threads, boo
 /* Tells that traffic will come: from now on the core's messages are shown to the user. */
 OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_selected(void);
 
+/* Writes one line, by the first process of the job: the user named the component ("MTL" or "BTL"),
+ * and pml/<pml>, which was chosen, does not use it; `remedy` goes on "add ". Once per component. */
+OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_unused(const char *component,
+                                                               const char *pml, const char *remedy);
+
+/* True if a selection of components such as "ob1,cm" (not "^cm"; NULL: none) names `component`. */
+OPAL_COMMON_ADAPTIB_EXPORT bool opal_common_adaptib_mca_names(const char *selection,
+                                                              const char *component);
+
+/* True if the user has set the parameter <type>_adaptib_<name> of the component. */
+OPAL_COMMON_ADAPTIB_EXPORT bool
+opal_common_adaptib_mca_user_set(const mca_base_component_t *component, const char *name);
+
 /* Tells that the job's addresses can be looked up: connects the peers that the parameters want
  * connected from the start. */
 OPAL_COMMON_ADAPTIB_EXPORT void

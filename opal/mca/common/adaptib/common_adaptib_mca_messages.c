@@ -152,3 +152,18 @@ void opal_common_adaptib_mca_say(opal_common_adaptib_severity_t severity, const 
         break;
     }
 }
+
+void opal_common_adaptib_mca_unused(const char *component, const char *pml, const char *remedy)
+{
+    static bool told[2];
+    bool *has_told = &told['M' == component[0]];
+    char line[OPAL_COMMON_ADAPTIB_MCA_TEXT];
+
+    if (!*has_told && 0 == OPAL_PROC_MY_NAME.vpid) {
+        snprintf(line, sizeof(line),
+                 "adaptib: the %s is named, but not used, since pml/%s was chosen; add %s\n",
+                 component, pml, remedy);
+        write_all(line);
+    }
+    *has_told = true;
+}

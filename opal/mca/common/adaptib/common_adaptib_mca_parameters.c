@@ -190,26 +190,48 @@ static int copy_string(const opal_common_adaptib_parameter_t *row, int index)
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
+    /* Open MPI registers the second component when the first one has opened the core, which holds
+     * the copy: it is neither replaced without need, nor freed. */
+    if (NULL != *cell && NULL != *(char **) row->storage
+        && 0 == strcmp(*cell, *(char **) row->storage)) {
+        return OPAL_SUCCESS;
+    }
     copy = strdup(NULL != *cell ? *cell : "");
     if (NULL == copy) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    free(*(char **) row->storage);
     *(char **) row->storage = copy;
     return OPAL_SUCCESS;
 }
 
-static int register_parameter(const opal_common_adaptib_parameter_t *row,
-                              const mca_base_component_t *component)
+/* Open MPI gives every BTL a parameter eager_limit, so there is no synonym of that name. */
+static bool has_synonym(const opal_common_adaptib_parameter_t *row, const char *framework)
 {
+    return 0 != strcmp("btl", framework) || 0 != strcmp("eager_limit", row->name);
+}
+
+static int register_synonym(const opal_common_adaptib_parameter_t *row, const char *project,
+                            const char *framework, int index, bool refused)
+{
+    int synonym = mca_base_var_find(project, framework, "adaptib", row->name);
+
+    if (synonym < 0) {
+        synonym = mca_base_var_register_synonym(index, project, framework, "adaptib", row->name, 0);
+    }
+    if (synonym < 0 && OPAL_ERR_VALUE_OUT_OF_BOUNDS != synonym) {
+        return synonym;
+    }
+    check_typed(row, framework, index, refused || synonym < 0);
+    return OPAL_SUCCESS;
+}
+
+/* Registers the spellings of both components: Open MPI registers the MTL when the BTL has opened
+ * the core. */
+static int register_parameter(const opal_common_adaptib_parameter_t *row)
+{
+    static const char *const frameworks[][2] = {{"ompi", "mtl"}, {"opal", "btl"}};
     int index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
     bool refused = false;
-    int synonym;
-
-    /* Open MPI gives every BTL a parameter eager_limit, so there is no synonym of that name. */
-    const bool taken = mca_base_var_find(component->mca_project_name, component->mca_type_name,
-                                         component->mca_component_name, row->name)
-                       >= 0;
 
     if (index < 0) {
         index = register_row(row);
@@ -219,18 +241,46 @@ static int register_parameter(const opal_common_adaptib_parameter_t *row,
         refused = true;
         index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
     }
+    for (int i = 0; index >= 0 && i < 2; ++i) {
+        if (has_synonym(row, frameworks[i][1])) {
+            const int rc =
+                register_synonym(row, frameworks[i][0], frameworks[i][1], index, refused);
+            if (OPAL_SUCCESS != rc) {
+                return rc;
+            }
+        }
+    }
     if (index < 0) {
         return index;
     }
-    synonym = taken ? index
-                    : mca_base_var_register_synonym(index, component->mca_project_name,
-                                                    component->mca_type_name,
-                                                    component->mca_component_name, row->name, 0);
-    if (synonym < 0 && OPAL_ERR_VALUE_OUT_OF_BOUNDS != synonym) {
-        return synonym;
-    }
-    check_typed(row, component->mca_type_name, index, refused || synonym < 0);
     return OPAL_COMMON_ADAPTIB_TYPE_STRING == row->type ? copy_string(row, index) : OPAL_SUCCESS;
+}
+
+bool opal_common_adaptib_mca_names(const char *selection, const char *component)
+{
+    const size_t length = strlen(component);
+
+    if (NULL == selection || '^' == selection[0]) {
+        return false;
+    }
+    while ('\0' != *selection) {
+        const size_t word = strcspn(selection, ",");
+        if (word == length && 0 == strncmp(selection, component, length)) {
+            return true;
+        }
+        selection += word + (',' == selection[word] ? 1 : 0);
+    }
+    return false;
+}
+
+bool opal_common_adaptib_mca_user_set(const mca_base_component_t *component, const char *name)
+{
+    const int index = mca_base_var_find(component->mca_project_name, component->mca_type_name,
+                                        component->mca_component_name, name);
+    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
+
+    return index >= 0 && OPAL_SUCCESS == mca_base_var_get_value(index, NULL, &source, NULL)
+           && MCA_BASE_VAR_SOURCE_DEFAULT != source;
 }
 
 bool opal_common_adaptib_mca_parameters_good(void)
@@ -287,7 +337,7 @@ int opal_common_adaptib_mca_register(const mca_base_component_t *component)
 
     opal_common_adaptib_mca_see_session();
     for (size_t i = 0; i < count; ++i) {
-        rc = register_parameter(&parameters[i], component);
+        rc = register_parameter(&parameters[i]);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }

@@ -76,6 +76,7 @@ struct Parameters {
     int partition_timeout;
     char* source_map;
     char* report;
+    int verbose;
 };
 
 // Values of the parameter `report`: summary also by 1, yes or true, none also by 0, no or false.

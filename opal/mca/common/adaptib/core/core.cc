@@ -8,6 +8,7 @@
 
 #include "base/process_name.h"
 #include "core/core_opener.h"
+#include "core/setup_text.h"
 #include "fabric/rail_text.h"
 
 namespace adaptib {
@@ -201,6 +202,10 @@ std::string Core::source_map() {
     }
     sources->note(parts_.environment.clock->now());
     return sources->text(parts_.environment.self);
+}
+
+std::string Core::setup_text(const Parameters& parameters) const {
+    return adaptib::setup_text(parts_.fabrics, parameters);
 }
 
 std::string Core::report() const {

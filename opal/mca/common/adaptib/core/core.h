@@ -107,6 +107,7 @@ public:
     enum class Unsent : std::uint8_t { none, last_words, data };
     Unsent unsent();
     std::string report() const;
+    std::string setup_text(const Parameters& parameters) const; // core/setup_text.h
     // Messages by source and time so far (select/source_map.h); empty if
     // CoreEnvironment::maps_sources is off.
     std::string source_map();

@@ -120,6 +120,10 @@ const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
     return core->process.address().data();
 }
 
+void opal_common_adaptib_core_carries(opal_common_adaptib_core_t* core, const char* what) noexcept {
+    core->process.set_up(what);
+}
+
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
     for (const auto& endpoint : core->process.all()) {

@@ -65,7 +65,7 @@ bool JobReport::check() const {
 
 bool JobReport::wanted() const { return kind() != ReportKind::none; }
 
-void JobReport::write(std::span<const std::string> texts) const {
+void JobReport::write(std::span<const std::string> texts, const std::string& setup) const {
     if (kind() == ReportKind::ranks) {
         for (const std::string& text : texts) {
             say(OPAL_COMMON_ADAPTIB_REPORT, text);
@@ -76,7 +76,7 @@ void JobReport::write(std::span<const std::string> texts) const {
     if (kind() == ReportKind::directory) {
         write_file(own, texts);
     } else {
-        summarize(own);
+        summarize(own, setup);
     }
 }
 
@@ -108,7 +108,7 @@ bool JobReport::look_up(std::uint64_t name, ProcessReport& out) const {
     return good;
 }
 
-void JobReport::summarize(const ProcessReport& own) const {
+void JobReport::summarize(const ProcessReport& own, const std::string& setup) const {
     const MonotonicClock clock;
     const Nanoseconds limit = clock.now() + kCollectLimit;
     const bool first = rank_of(environment_.self) == 0;
@@ -135,7 +135,7 @@ void JobReport::summarize(const ProcessReport& own) const {
         });
         std::this_thread::sleep_for(missing.empty() ? Nanoseconds{0} : kBetweenLooks);
     }
-    say(OPAL_COMMON_ADAPTIB_REPORT, job_summary(reports, environment_.processes));
+    say(OPAL_COMMON_ADAPTIB_REPORT, job_summary(reports, environment_.processes) + setup);
 }
 
 } // namespace adaptib

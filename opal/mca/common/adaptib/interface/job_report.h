@@ -26,14 +26,15 @@ public:
     // Returns false, after a message, if a directory is asked for that cannot be written.
     bool check() const;
     bool wanted() const;
-    // `texts`: Core::report() of each endpoint, after all that was sent has arrived.
-    void write(std::span<const std::string> texts) const;
+    // `texts`: Core::report() of each endpoint, after all that was sent has arrived. `setup`: a
+    // line on what carries what, for the summary; may be empty.
+    void write(std::span<const std::string> texts, const std::string& setup) const;
 
 private:
     std::string path() const;
     void say(opal_common_adaptib_severity_t severity, const std::string& text) const;
     void write_file(const ProcessReport& own, std::span<const std::string> texts) const;
-    void summarize(const ProcessReport& own) const;
+    void summarize(const ProcessReport& own, const std::string& setup) const;
     bool look_up(std::uint64_t name, ProcessReport& out) const;
 
     const opal_common_adaptib_environment_t& environment_;

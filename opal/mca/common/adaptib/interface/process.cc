@@ -304,6 +304,7 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
 }
 
 void Process::end() {
+    const std::string setup = setup_.empty() ? "" : "  " + setup_ + "\n";
     std::vector<std::string> texts;
     for (const auto& endpoint : endpoints_) {
         {
@@ -312,14 +313,28 @@ void Process::end() {
         }
         report_completed(endpoint->protocol->completed());
         if (job_report_.wanted()) {
-            texts.push_back(endpoint->core->report());
+            texts.push_back(endpoint->core->report() + setup);
         }
         if (maps_sources()) {
             write_source_map(endpoint->index);
         }
     }
     if (job_report_.wanted()) {
-        job_report_.write(texts);
+        job_report_.write(texts, setup);
+    }
+}
+
+void Process::set_up(const std::string& carries) {
+    const opal_common_adaptib_core& first = *endpoints_.front();
+    {
+        const std::lock_guard guard(mutex_);
+        if (!setup_.empty()) {
+            return;
+        }
+        setup_ = "adaptib carries " + carries + "; " + first.core->setup_text(first.parameters);
+    }
+    if (process_parameters().verbose > 0 && rank_of(environment_.self) == 0) {
+        report(OPAL_COMMON_ADAPTIB_REPORT, setup_ + "\n");
     }
 }
 

@@ -80,6 +80,9 @@ public:
     void see_threads(const bool* threads);
     // Makes progress of several endpoints; returns the number of events.
     int progress();
+    // Tells what adaptib carries, and over which rails, if the parameter verbose says so; the
+    // report tells it, too. Of several calls, the first one counts.
+    void set_up(const std::string& carries);
     // Gives the messages to the user that came up while a lock was held. Any thread, without one.
     void say_pending() {
         if (has_pending_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -104,8 +107,9 @@ private:
     const JobReport job_report_{environment_};
     MonotonicClock clock_;
     AddressBlob address_;
+    std::string setup_; // empty: nothing was to be carried
     std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_;
-    std::mutex mutex_; // of pending_
+    std::mutex mutex_; // of pending_ and setup_
     std::vector<std::pair<opal_common_adaptib_severity_t, std::string>> pending_;
     std::atomic<bool> has_pending_{false};
 };
