@@ -23,7 +23,7 @@ mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
             .mtl_max_tag = INT_MAX,
             .mtl_request_size =
                 sizeof(mca_mtl_adaptib_request_t) - sizeof(struct mca_mtl_request_t),
-            .mtl_flags = 0,
+            .mtl_flags = OPAL_COMMON_ADAPTIB_MTL_FLAGS,
 
             .mtl_add_procs = ompi_mtl_adaptib_add_procs,
             .mtl_del_procs = ompi_mtl_adaptib_del_procs,

@@ -60,9 +60,20 @@
  * request 13312): so the MTL does. */
 #define OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS true
 
-/* The number of a communicator that both sides use. While extended numbers are not announced, Open
- * MPI keeps it the same in every process. */
-#define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_local_cid(comm)
+/* The extended number of a communicator in 32 bits, apart from local ones: the number that PMIx
+ * gave the group, which a job's daemons count, and the one within it. */
+#define OPAL_COMMON_ADAPTIB_EXTENDED_CID(cid)                                                      \
+    (UINT32_C(0x80000000) | ((uint32_t) (cid).cid_base << 8 & UINT32_C(0x7fffff00))                \
+     | (cid).cid_sub.u8[3])
+
+/* The number of a communicator that all its processes use. Open MPI keeps the local number the same
+ * in all of them, unless the communicator was made from a group (sessions). */
+#define OPAL_COMMON_ADAPTIB_COMM_CID(comm)                                                         \
+    (OPAL_LIKELY(OMPI_COMM_IS_GLOBAL_INDEX(comm))                                                  \
+         ? (uint32_t) ompi_comm_get_local_cid(comm)                                                \
+         : OPAL_COMMON_ADAPTIB_EXTENDED_CID((comm)->c_contextid))
+
+#define OPAL_COMMON_ADAPTIB_MTL_FLAGS MCA_MTL_BASE_FLAG_SUPPORTS_EXT_CID
 
 /* Makes what this process has published since the last time visible to others. */
 static inline bool opal_common_adaptib_modex_commit(void)
@@ -165,6 +176,7 @@ static inline bool opal_common_adaptib_plain_memory(void)
 #define OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS false
 
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_cid(comm)
+#define OPAL_COMMON_ADAPTIB_MTL_FLAGS 0
 
 static inline bool opal_common_adaptib_modex_commit(void)
 {
