@@ -287,6 +287,7 @@ private:
 TEST_F(FewFiles, APowerOfTwoOfTheEndpointsIsKept) {
     constexpr int kMostFiles = 200;
     int times[5] = {};
+    process_parameters().connect_max = 8;
     for (int files = 0; files < kMostFiles && times[4] == 0; ++files) {
         SCOPED_TRACE(std::to_string(files) + " files");
         const int code = acquire_with(4, files);
@@ -304,6 +305,8 @@ TEST_F(FewFiles, APowerOfTwoOfTheEndpointsIsKept) {
             EXPECT_EQ(count, kept);
             EXPECT_EQ(endpoint(kept), nullptr);
             EXPECT_EQ(*core_->threads, kept > 1) << "one endpoint alone needs no lock";
+            EXPECT_EQ(core_->parameters.connect_max, 8 / static_cast<int>(kept))
+                << "limits are divided by the number that is open";
             progress(100);
         }
         release();

@@ -208,15 +208,10 @@ int Process::open() {
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
     const std::uint32_t wanted = wanted_endpoints();
-    int code = OPAL_COMMON_ADAPTIB_SUCCESS;
-    while (endpoints() < wanted && code == OPAL_COMMON_ADAPTIB_SUCCESS) {
-        code = open_endpoint(endpoints(), wanted);
-    }
-    if (endpoints_.empty()) {
+    if (const int code = open_endpoints(wanted); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
         return code;
     }
     if (endpoints() < wanted) {
-        keep_endpoints(std::bit_floor(endpoints()));
         report(OPAL_COMMON_ADAPTIB_NOTICE,
                "Only " + std::to_string(endpoints()) + " of the " + std::to_string(wanted) +
                    " endpoints that opal_common_adaptib_endpoints asks for could be opened; the "
@@ -230,14 +225,21 @@ int Process::open() {
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
-void Process::keep_endpoints(std::uint32_t count) {
-    for (std::uint32_t gone = count; gone < kMaxEndpoints; ++gone) {
-        endpoint_counters(gone) = {}; // of those that were opened in vain
-    }
-    endpoints_.resize(count);
-    if (count == 1) {
-        endpoints_.front()->threads =
-            environment_.threads != nullptr ? environment_.threads : &kAlone;
+// If not all can be opened, begins again with fewer, which then have their part of the limits.
+int Process::open_endpoints(std::uint32_t wanted) {
+    for (std::uint32_t of = wanted;;) {
+        int code = OPAL_COMMON_ADAPTIB_SUCCESS;
+        while (endpoints() < of && code == OPAL_COMMON_ADAPTIB_SUCCESS) {
+            code = open_endpoint(endpoints(), of);
+        }
+        if (code == OPAL_COMMON_ADAPTIB_SUCCESS || endpoints_.empty()) {
+            return code;
+        }
+        of = std::bit_floor(endpoints());
+        for (std::uint32_t vain = 0; vain <= endpoints() && vain < kMaxEndpoints; ++vain) {
+            endpoint_counters(vain) = {};
+        }
+        endpoints_.clear();
     }
 }
 

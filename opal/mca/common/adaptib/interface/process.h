@@ -95,7 +95,7 @@ public:
 private:
     std::uint32_t wanted_endpoints() const;
     int open_endpoint(std::uint32_t index, std::uint32_t of);
-    void keep_endpoints(std::uint32_t count);
+    int open_endpoints(std::uint32_t wanted);
     bool can_write_source_map();
     void write_source_map(std::uint32_t endpoint);
     void report(opal_common_adaptib_severity_t severity, const std::string& text) const;
