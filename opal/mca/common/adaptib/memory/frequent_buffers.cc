@@ -84,7 +84,7 @@ bool FrequentBuffers::advance(UsageTable::Slot& slot, const void* address, Bytes
 }
 
 // Registers a buffer that is worth it. The buffer may be forgotten meanwhile, by another thread,
-// which unmaps memory nearby: then it is gathered, but not known any more.
+// which unmaps memory nearby: then this message is copied, too.
 bool FrequentBuffers::enlist(const void* address, Bytes bytes, std::uint32_t access,
                              RegistrationCache::Use& out) {
     std::uint32_t number = 0;
@@ -92,13 +92,13 @@ bool FrequentBuffers::enlist(const void* address, Bytes bytes, std::uint32_t acc
         return false;
     }
     auto* const memory = const_cast<void*>(address); // only `access` allows to write
-    UsageTable::Slot* slot = nullptr;
-    if (cache_.acquire(memory, bytes, access, out).ok()) {
-        slot = table_.find(address);
-    } else {
+    const bool registered = cache_.acquire(memory, bytes, access, out).ok();
+    UsageTable::Slot* const slot = registered ? table_.find(address) : nullptr;
+    if (!registered) {
         note_refused();
     }
     if (slot == nullptr || slot->is_frequent()) {
+        out.reset();
         free_.push_back(number);
         return false;
     }
