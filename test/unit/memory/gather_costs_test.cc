@@ -12,7 +12,7 @@ namespace {
 
 class GatherCostsTest : public testing::Test {
 protected:
-    // A copy takes 10 ns and one more for 16 bytes, a registration `registration` and 100 ns a page.
+    // A copy takes 10 ns and one more for 16 bytes, a registration 100 ns a page beside its start.
     GatherTrial trial(Nanoseconds registration) {
         GatherTrial trial;
         trial.copy = [this](std::byte*, const std::byte*, Bytes length) {
@@ -81,7 +81,7 @@ TEST_F(GatherCostsTest, RefusedRegistrationsAreAssumed) {
     EXPECT_DOUBLE_EQ(costs.lookup, 8);
 }
 
-// A rail that registers nothing: the rest is measured. The bounds are wide: a busy machine takes longer.
+// A rail that registers nothing: the rest is measured. The bounds are wide, for a busy machine.
 TEST_F(GatherCostsTest, OfThisHost) {
     const MonotonicClock clock;
     test::NullRail rail;

@@ -2,9 +2,9 @@
 // RegistrationCache: registrations of user memory that are kept after use.
 //
 // Purpose: a registration costs a system call and pinned pages, and programs reuse their buffers. A
-// kept range is found by address; ranges that overlap are merged, so that the kept ones are
-// disjoint. The least recently used ones are dropped when all exceed `max_bytes`, or when a rail
-// has no room.
+// kept range is found by address. Ranges that overlap are merged, unless that makes a range of more
+// than twice the length; no kept range holds another one. The least recently used ones are dropped
+// when all exceed `max_bytes`, or when a rail has no room.
 // Memory that the program unmaps must be forgotten: the adapter would go on using the old pages. A
 // cache that does not learn of unmapping (max_bytes 0) registers for each use.
 // A Place remembers a kept registration without using it, and finds it faster than by address.
@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -145,7 +146,15 @@ public:
 private:
     static constexpr std::size_t kForgotten = 64;
 
-    using Entries = std::map<std::uintptr_t, Entry*>; // by begin
+    static constexpr Bytes kMergedMost = 2; // times the range that is asked for
+
+    struct Merged {
+        std::uintptr_t begin;
+        std::uintptr_t end;
+        std::uint32_t access;
+    };
+    // By begin. As no range holds another one, that is by end, too.
+    using Entries = std::map<std::uintptr_t, Entry*>;
 
     static bool covers(const Entry& entry, std::uintptr_t begin, std::uintptr_t end,
                        std::uint32_t access) {
@@ -155,6 +164,8 @@ private:
     Entries::iterator first_reaching(std::uintptr_t address);
     Status make(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
     Status make_kept(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
+    std::optional<Merged> merge(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access);
+    void drop_overlapping(std::uintptr_t begin, std::uintptr_t end, bool all);
     Entries::iterator drop(Entries::iterator at);
     void shrink_to(Bytes bytes);
     void release(Entry& entry);
