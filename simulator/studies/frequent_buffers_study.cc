@@ -37,7 +37,7 @@ using namespace adaptib::study;
 
 constexpr double kByte = 1 / 4.8; // ns of a copy
 constexpr double kLookup = 64 * kByte;
-constexpr double kCount = 16;         // ns
+constexpr double kCount = 17;         // ns
 constexpr double kNoBytes = 3000;     // ns, latency
 constexpr double kFirstPage = 40'000; // ns, registration
 constexpr double kFurtherPage = 7'000;

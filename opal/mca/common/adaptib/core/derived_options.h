@@ -58,7 +58,7 @@ Bytes unexpected_memory(const Parameters& parameters, std::uint32_t local_proces
 // True if registrations are worth caching: rails that reach all memory need none.
 bool wants_registration_cache(const Parameters& parameters, RailList rails);
 
-// Which small messages are gathered from the user's buffers; without costs.
+// Returns the options of frequent buffers that parameters set; costs are not among them.
 FrequentBuffersOptions frequent_options(const Parameters& parameters);
 
 Startup::Mode startup_mode(const Parameters& parameters);

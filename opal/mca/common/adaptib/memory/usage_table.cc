@@ -11,22 +11,28 @@ UsageTable::Slot* UsageTable::add(const void* address) {
     if (buckets_ == nullptr && !open()) {
         return nullptr;
     }
-    Slot* slot = free_slot(buckets_[place(address).bucket]);
+    Place at = place(address);
+    Slot* slot = free_slot(buckets_[at.bucket], at.tag);
     while (slot == nullptr && may_grow() && grow()) {
-        slot = free_slot(buckets_[place(address).bucket]);
+        at = place(address);
+        slot = free_slot(buckets_[at.bucket], at.tag);
     }
     if (slot == nullptr) {
         if (++refused_ % kAgeEvery == 0) {
-            age(buckets_[place(address).bucket]);
+            age(buckets_[at.bucket]);
         }
         return nullptr;
     }
-    slot->word_ = place(address).tag | 1;
+    slot->word_ = at.tag | 1;
     ++known_;
     return slot;
 }
 
-UsageTable::Slot* UsageTable::free_slot(Bucket& bucket) {
+UsageTable::Slot* UsageTable::free_slot(Bucket& bucket, std::uint64_t tag) {
+    Slot& preferred = bucket.slots[preferred_slot(tag)];
+    if (preferred.word_ == 0) {
+        return &preferred;
+    }
     for (Slot& slot : bucket.slots) {
         if (slot.word_ == 0) {
             return &slot;
@@ -47,12 +53,11 @@ bool UsageTable::grow() {
         return false;
     }
     for (std::size_t number = 0; number < bucket_count(); ++number) {
-        std::size_t used[2] = {0, 0};
         for (const Slot& slot : buckets_[number].slots) {
             if (slot.word_ != 0) {
                 const std::uint64_t half =
                     (hash_of(number, slot) >> (kBlockBits - bits_ - 1)) & std::uint64_t{1};
-                grown[number * 2 + half].slots[used[half]++] = slot;
+                *free_slot(grown[number * 2 + half], slot.word_ & kTag) = slot;
             }
         }
     }

@@ -73,22 +73,17 @@ public:
     UsageTable(const UsageTable&) = delete;
     UsageTable& operator=(const UsageTable&) = delete;
 
-    // Returns the buffer's slot, or null if it is not known. Compares all slots of the bucket,
-    // since a branch that is mispredicted costs more than the eight comparisons.
+    // Returns the buffer's slot, or null if it is not known. Most buffers are in the slot that they
+    // prefer. If not, all slots of the bucket are compared, since a branch that is mispredicted
+    // costs more than the eight comparisons.
     Slot* find(const void* address) {
         if (buckets_ == nullptr) [[unlikely]] {
             return nullptr;
         }
         const Place at = place(address);
         Bucket& bucket = buckets_[at.bucket];
-        std::uint32_t equal = 0;
-        for (std::uint32_t i = 0; i < kSlots; ++i) {
-            // An empty slot is 0; a known buffer's is not, whatever its tag.
-            const std::uint64_t difference = bucket.slots[i].word_ - at.tag - 1;
-            equal |= static_cast<std::uint32_t>(difference < (kFrequent << 1) - 1) << i;
-        }
-        return equal != 0 ? &bucket.slots[static_cast<std::size_t>(std::countr_zero(equal))]
-                          : nullptr;
+        Slot& preferred = bucket.slots[preferred_slot(at.tag)];
+        return is(preferred, at.tag) ? &preferred : find_elsewhere(bucket, at.tag);
     }
     // Adds a buffer with the least progress. Returns null if there is no room for it.
     // REQUIRES: find() does not find it.
@@ -165,12 +160,29 @@ private:
         const std::uint64_t rest = slot.word_ >> (kTagShift + kPlaceBits);
         return static_cast<std::uint64_t>(bucket) << (kBlockBits - bits_) | rest;
     }
+    // An empty slot is 0; a known buffer's is not, whatever its tag.
+    static bool is(const Slot& slot, std::uint64_t tag) {
+        return slot.word_ - tag - 1 < (kFrequent << 1) - 1;
+    }
+    // Depends on bits of the hash that never choose the bucket, and on the place in the block.
+    static std::size_t preferred_slot(std::uint64_t tag) {
+        constexpr std::uint32_t kShift = kTagShift + kPlaceBits + kRestBits - 8;
+        return ((tag >> kShift) ^ (tag >> kTagShift)) % kSlots;
+    }
+    static Slot* find_elsewhere(Bucket& bucket, std::uint64_t tag) {
+        std::uint32_t equal = 0;
+        for (std::uint32_t i = 0; i < kSlots; ++i) {
+            equal |= static_cast<std::uint32_t>(is(bucket.slots[i], tag)) << i;
+        }
+        return equal != 0 ? &bucket.slots[static_cast<std::size_t>(std::countr_zero(equal))]
+                          : nullptr;
+    }
     std::size_t bucket_count() const { return std::size_t{1} << bits_; }
     bool may_grow() const { return bits_ < kMostBits && frequent_ * kFrequentPart >= known_; }
     bool open();
     bool grow();
     void age(Bucket& bucket);
-    Slot* free_slot(Bucket& bucket);
+    Slot* free_slot(Bucket& bucket, std::uint64_t tag);
     template <class F> void remove(Slot& slot, F& removed) {
         if (slot.is_frequent()) {
             --frequent_;
