@@ -408,8 +408,8 @@ protected:
 
 TEST_P(RandomAddressSpace, NothingStale) {
     random_ = Random(static_cast<std::uint64_t>(GetParam()));
-    open(GetParam() % 2 == 0 ? Mode::automatic : Mode::always, 16 + random_.below(32),
-         (8 + random_.below(200)) * kPage);
+    open(GetParam() % 2 == 0 ? Mode::automatic : Mode::always,
+         16 + static_cast<std::uint32_t>(random_.below(32)), (8 + random_.below(200)) * kPage);
     for (int step = 0; step < 20'000 && !HasFailure(); ++step) {
         send_some();
         if (random_.below(50) == 0) {
