@@ -53,9 +53,17 @@ RegistrationCache::Entry* RegistrationCache::covering(std::uintptr_t begin, std:
     if (at == entries_.end()) {
         return nullptr;
     }
-    Entry& entry = *at->second;
-    const bool fits = entry.begin <= begin && end <= entry.end && (access & ~entry.access) == 0;
-    return fits ? &entry : nullptr;
+    return covers(*at->second, begin, end, access) ? at->second : nullptr;
+}
+
+bool RegistrationCache::find(const void* address, Bytes length, std::uint32_t access, Use& out) {
+    out.reset();
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    Entry* const entry = covering(begin, begin + std::max<Bytes>(length, 1), access);
+    if (entry != nullptr) {
+        use(*entry, out);
+    }
+    return entry != nullptr;
 }
 
 // Registers the range. If a rail has no room, drops the registrations without users, and retries.
@@ -111,15 +119,6 @@ Status RegistrationCache::make_kept(std::uintptr_t begin, std::uintptr_t end, st
     return status;
 }
 
-void RegistrationCache::use(Entry& entry, Use& out) {
-    if (entry.kept && entry.users == 0 && entry.idle_link.linked()) {
-        idle_.remove(entry);
-    }
-    ++entry.users;
-    out.cache_ = this;
-    out.entry_ = &entry;
-}
-
 void RegistrationCache::release(Entry& entry) {
     if (--entry.users > 0) {
         return;
@@ -135,6 +134,7 @@ void RegistrationCache::release(Entry& entry) {
 // Removes the entry from the index; its registration ends with its last user.
 RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator at) {
     Entry& entry = *at->second;
+    ++drops_;
     entry.kept = false;
     if (entry.idle_link.linked()) {
         idle_.remove(entry);
@@ -180,6 +180,9 @@ void RegistrationCache::settle_forgotten() {
         while (at != entries_.end() && at->second->begin < ranges[i].end) {
             at = drop(at);
             ++counters_.registrations_forgotten;
+        }
+        if (listener_ != nullptr) {
+            listener_->on_forgotten(ranges[i].begin, ranges[i].end);
         }
     }
 }

@@ -11,8 +11,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       receives_({options.eager_limit, options.unexpected_most}, flow_, rendezvous_, counters,
                 *this),
       order_(receives_.pool(), counters, *this),
-      memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
-              listener),
+      memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures},
+              rails, fabrics, counters, listener),
       failures_(
           {connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_, listener}),
       reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,

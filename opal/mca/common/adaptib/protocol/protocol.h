@@ -100,8 +100,10 @@ public:
         std::size_t block_depth = 0;
         const Clock* clock = nullptr; // times copies and streams
         Bytes registration_cache = 0; // RegistrationCache's max_bytes
-        bool serves_atomics = false;  // executes atomics on its windows for the peers
-        Bytes unexpected_most = kGiB; // bound on memory for unexpected messages
+        FrequentBuffersOptions frequent{};
+        const Clock* measures = nullptr; // ExposedMemory::Options::clock
+        bool serves_atomics = false;     // executes atomics on its windows for the peers
+        Bytes unexpected_most = kGiB;    // bound on memory for unexpected messages
         TransferEngine::Options transfers;
     };
 
