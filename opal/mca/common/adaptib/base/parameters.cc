@@ -225,14 +225,15 @@ constexpr std::array kTable{
         "where Open MPI can report memory that is unmapped. 0: each transfer registers its buffer "
         "anew."},
     opal_common_adaptib_parameter_t{
-        "frequent_buffers", kString, &g_parameters.frequent_buffers, "auto", "", "auto|off|always",
-        4,
-        "Whether small messages over RDMA devices go out without a copy by the sender if the "
-        "program sends from the same buffer again and again, and likewise small puts and gets. "
-        "Such a buffer is registered and stays so, as part of registration_cache. off: they are "
-        "always copied. auto: a buffer of 128 bytes and more is registered after so many uses that "
+        "frequent_buffers", kString, &g_parameters.frequent_buffers, "off", "", "auto|off|always",
+        6,
+        "Whether small messages of non-blocking sends over RDMA devices (MTL only) go out without "
+        "a copy by the sender if the program sends from the same buffer again and again. Such a "
+        "buffer is registered and stays so, as part of registration_cache. off: they are always "
+        "copied. auto: a buffer of 128 bytes and more is registered after so many uses that "
         "further ones will probably save more than the registration costs; both are measured at "
-        "the first use. always: at its first use. Works only with registration_cache."},
+        "the first use. always: at its first use. Works only with registration_cache. Not yet "
+        "measured on adapters."},
     opal_common_adaptib_parameter_t{
         "frequent_buffers_max", kInt, &g_parameters.frequent_buffers_max, "4096", "buffers",
         "1..262144", 5,

@@ -76,6 +76,13 @@ public:
             cache_ = other.cache_;
             entry_ = std::exchange(other.entry_, nullptr);
         }
+        bool empty() const { return entry_ == nullptr; }
+        // Returns true if the memory is still what was registered: it has not been forgotten, and
+        // the cache keeps the registration. REQUIRES: not empty.
+        bool is_current() const {
+            cache_->settle();
+            return entry_->kept;
+        }
         // REQUIRES: not empty.
         const Registration& registration() const { return entry_->registration; }
 

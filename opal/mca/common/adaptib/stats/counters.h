@@ -38,6 +38,8 @@ namespace adaptib {
     X(ring_sent_bytes, "bytes", COUNTER, 4,                                                        \
       "Bytes of messages, without headers, sent into peers' rings")                                \
     X(ring_received, "messages", COUNTER, 4, "Messages received from rings")                       \
+    X(messages_gathered, "messages", COUNTER, 4,                                                   \
+      "Messages into peers' rings that devices gathered from the program's buffers")               \
     X(self_sent, "messages", COUNTER, 4, "Messages that the process sent to itself")               \
     X(self_sent_bytes, "bytes", COUNTER, 4,                                                        \
       "Bytes of messages, without headers, that the process sent to itself")                       \
