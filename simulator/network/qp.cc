@@ -368,15 +368,21 @@ Status SimQueuePair::check_list(const SendWork& work, Bytes& length) const {
 }
 
 // Charges the copy, too, if the process has copied the message into memory of the rail, or
-// publishes it.
+// publishes it. Of a published message in several pieces, it has written only the first and the
+// last one.
 Nanoseconds SimQueuePair::post(const SendWork& work) {
     Bytes copied = 0;
     const bool published = (work.flags & kPublish) != 0;
     const bool sends = work.opcode == Opcode::send || work.opcode == Opcode::send_imm;
+    const bool gathered = published && work.gather_count > 1;
     if ((work.flags & kInline) == 0 && (published || sends)) {
-        for (const Gather& entry : std::span(work.gather, work.gather_count)) {
+        for (std::uint32_t i = 0; i < work.gather_count; ++i) {
+            const Gather& entry = work.gather[i];
             const Region* region = rail_.regions().find(entry.local_key);
-            copied += published || (region != nullptr && region->allocated) ? entry.length : 0;
+            const bool written = !gathered || i == 0 || i + 1 == work.gather_count;
+            copied += (published && written) || (region != nullptr && region->allocated)
+                          ? entry.length
+                          : 0;
         }
     }
     process().charge(machine_.processor.post);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "simulator/torture/payload.h"
 
@@ -44,6 +45,15 @@ void Buffer::fill(std::uint64_t seed) {
 }
 
 void Buffer::scramble() { std::fill(memory_.begin(), memory_.end(), std::byte{0xe7}); }
+
+bool Buffer::take_over(Buffer& spare) {
+    if (spare.memory_.size() < memory_.size()) {
+        return false;
+    }
+    memory_ = std::move(spare.memory_);
+    spare = Buffer();
+    return true;
+}
 
 std::uint64_t Buffer::digest(Bytes length) const {
     Digest digest;

@@ -26,6 +26,9 @@ public:
     void fill(std::uint64_t seed);
     // Overwrites the payload: later reads get other bytes.
     void scramble();
+    // Moves the payload into the memory of `spare`, if that is long enough. REQUIRES: both are
+    // contiguous. Returns false if nothing has changed; otherwise the spare one is empty.
+    bool take_over(Buffer& spare);
     // Digest of the first `length` bytes. REQUIRES: the buffer has as many.
     std::uint64_t digest(Bytes length) const;
     // True if nothing but the first `length` bytes was written.

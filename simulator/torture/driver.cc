@@ -63,8 +63,8 @@ Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request)
         return started;
     }
     Protocol& protocol = core(rank).protocol();
-    if (what.at_once && to != nullptr && !what.synchronous &&
-        RingSends::try_send(*to, what.envelope, what.data)) {
+    if (what.at_once && to != nullptr && !what.synchronous && what.data.base != nullptr &&
+        RingSends::try_isend(*to, what.envelope, what.data.base, what.data.bytes)) {
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;

@@ -41,6 +41,7 @@ void Runner::started(Live& live, const Started& how) {
 
 void Runner::send(const Operation& operation) {
     Live& live = make(operation, operation.bytes);
+    reuse_buffer(live);
     live.buffer.fill(payload_of(operation));
     live.record = history_.messages.size();
     const auto to = static_cast<std::uint32_t>(operation.peer);
@@ -53,6 +54,21 @@ void Runner::send(const Operation& operation) {
             driver_->send(operation.rank,
                           {to, envelope, live.buffer.data(), synchronous, operation.at_once != 0},
                           live.user));
+}
+
+void Runner::reuse_buffer(Live& live) {
+    std::vector<Buffer>& spare = ranks_[live.operation->rank].spare;
+    if (program_.schedule % 2 == 0 && live.operation->element == 0 && !spare.empty() &&
+        live.buffer.take_over(spare.back())) {
+        spare.pop_back();
+    }
+}
+
+// The memory stays as long as the cores, which may have registered it.
+void Runner::give_back_buffer(Live& live) {
+    if (live.operation->element == 0) {
+        ranks_[live.operation->rank].spare.push_back(std::move(live.buffer));
+    }
 }
 
 Received& Runner::record_receive(Live& live, const Operation& operation, const Envelope& pattern) {
@@ -251,6 +267,7 @@ void Runner::on_completed(Live& live) {
     case Verb::ssend:
         close(history_.messages[live.record]);
         live.buffer.scramble();
+        give_back_buffer(live);
         break;
     case Verb::active:
         close(history_.actives[live.record]);

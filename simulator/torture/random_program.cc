@@ -48,6 +48,7 @@ public:
         draw_computing();
         draw_memory();
         draw_unexpected();
+        draw_frequent();
         draw_endpoints();
         return std::move(program_);
     }
@@ -307,6 +308,13 @@ private:
         if (random.below(2) == 0) {
             set("unexpected_memory", std::uint64_t{1} << (8 + random.below(12)));
         }
+    }
+
+    // Gathers messages from buffers that are used again, from their first use on or later.
+    void draw_frequent() {
+        Random random(program_.schedule ^ 0x66726571);
+        const std::array<const char*, 4> modes{"always", "always", "auto", "off"};
+        program_.settings.push_back({"frequent_buffers", modes[random.below(4)]});
     }
 
     // Gives a third of the programs processes with several endpoints.

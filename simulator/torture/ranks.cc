@@ -65,6 +65,7 @@ bool Ranks::start(std::string& text) {
         environment.random = &rank.random;
         environment.maps_sources = options_.maps_sources;
         environment.measure = options_.measure;
+        environment.watch_memory = [this] { return options_.keeps_registrations; };
         environment.counters = &rank.counters;
         environment.message = [&rank](Severity, const std::string& message) {
             rank.messages.push_back(message);

@@ -38,7 +38,9 @@ struct RanksOptions {
     // Changes the parameters of a rank; may be empty.
     std::function<void(std::size_t rank, Parameters&)> parameters_of;
     bool maps_sources = false; // Core::Environment
-    MeasureOptions measure;    // Core::Environment
+    // Registrations are kept after use. The memory that is sent and received stays mapped.
+    bool keeps_registrations = false;
+    MeasureOptions measure; // Core::Environment
     std::uint64_t seed = 1;
     // Cost of polling a ring in each pass of progress, whether or not it holds a message. On
     // average a message is found in the middle of a pass.

@@ -3,7 +3,8 @@
 //
 // Purpose: carries out a program's operations (operations.cc) when their ranks have their turns
 // (run.cc), and records the events for the models. It is a demanding user: it overwrites the buffer
-// of a send or put at once when that completes, digests the buffer of a receive at completion, and
+// of a send or put at once when that completes, and (half of the programs) sends the next message
+// from the same memory; digests the buffer of a receive at completion, and
 // checks all buffers, and the memory beside them, at the end.
 // Threads: one.
 #pragma once
@@ -50,6 +51,7 @@ private:
         Remote memory_remote{};
         std::vector<std::uint64_t> words;
         Remote words_remote{};
+        std::vector<Buffer> spare; // contiguous ones of sends that have ended
     };
 
     void problem(const std::string& text) { outcome_.problems.push_back(text); }
@@ -75,6 +77,8 @@ private:
     Live& make(const Operation& operation, Bytes bytes);
     void started(Live& live, const Started& how);
     void send(const Operation& operation);
+    void reuse_buffer(Live& live);
+    void give_back_buffer(Live& live);
     Received& record_receive(Live& live, const Operation& operation, const Envelope& pattern);
     void receive(const Operation& operation);
     void cancel(Live& live);

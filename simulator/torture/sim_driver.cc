@@ -2,6 +2,7 @@
 // Cores over a simulated world (simulator/torture/sim_driver.h).
 #include "simulator/torture/sim_driver.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "simulator/torture/ranks.h"
@@ -105,6 +106,9 @@ public:
         options.endpoints = program.endpoints;
         options.one_thread = number(program, "one_thread", 0) != 0;
         options.parameters = program.parameters();
+        options.keeps_registrations =
+            std::any_of(program.settings.begin(), program.settings.end(),
+                        [](const Setting& each) { return each.name == "frequent_buffers"; });
         options.seed = program.schedule;
         if (program.schedule % 2 == 0) { // programs are short, so measurements have to be
             options.measure = {.messages = 4,

@@ -84,6 +84,25 @@ TEST_F(Mirror, ASkipLeadsToTheBeginning) {
     EXPECT_EQ(found, (std::vector<std::uint32_t>{20}));
 }
 
+TEST_F(Mirror, AGatheredMessageHasNoBody) {
+    ASSERT_TRUE(mirror.prepare());
+    mirror.note_gathered(0, false);
+    ASSERT_TRUE(mirror.prepare_to_gather());
+    put(0, MessageType::eager, 10, 8);
+    put(2, MessageType::eager, 11, 8);
+    mirror.note_gathered(2, true);
+    std::vector<bool> bodies;
+    const auto note = [&](const MessageHeader&, const std::byte* body) {
+        bodies.push_back(body != nullptr);
+    };
+    ASSERT_TRUE(mirror.for_each_between(0, 4, note));
+    EXPECT_EQ(bodies, (std::vector<bool>{true, false}));
+    ASSERT_TRUE(mirror.prepare_to_gather());
+    mirror.note_gathered(2, false);
+    ASSERT_TRUE(mirror.for_each_between(2, 4, note));
+    EXPECT_TRUE(bodies.back());
+}
+
 TEST_F(Mirror, AnImpossibleCountIsFound) {
     ASSERT_TRUE(mirror.prepare());
     put(0, MessageType::eager, 10, 8);

@@ -58,6 +58,9 @@ public:
                 complete_first();
                 continue;
             }
+            if (write.pieces.size() > 1) { // the device reads as late as it may
+                write.read();
+            }
             const std::size_t part = std::min(count, write.bytes.size() - write.shown);
             std::memcpy(write.to + write.shown, write.bytes.data() + write.shown, part);
             write.shown += part;
@@ -104,6 +107,15 @@ private:
         std::vector<std::byte> bytes;
         bool signaled = false;
         std::size_t shown = 0;
+        std::vector<Gather> pieces = {};
+
+        void read() {
+            bytes.clear();
+            for (const Gather& piece : pieces) {
+                const auto* from = static_cast<const std::byte*>(piece.address);
+                bytes.insert(bytes.end(), from, from + piece.length);
+            }
+        }
     };
     void complete_first() {
         completions_ += writes_.front().signaled ? 1 : 0;
@@ -125,9 +137,10 @@ private:
             return kOk;
         }
         EXPECT_NE(work.flags & kPublish, 0u);
-        const auto* from = static_cast<const std::byte*>(work.gather[0].address);
         inlined = (work.flags & kInline) != 0;
-        writes_.push_back({to, {from, from + work.gather[0].length}, signaled});
+        writes_.push_back({to, {}, signaled});
+        writes_.back().pieces.assign(work.gather, work.gather + work.gather_count);
+        writes_.back().read();
         return kOk;
     }
     void* map_impl(std::uint64_t address, Bytes, std::uint32_t) override {

@@ -77,6 +77,25 @@ TEST_F(Poster, AWriteThatIsRefusedCountsForNothing) {
     EXPECT_TRUE(poster.flush().is_error());
 }
 
+TEST_F(Poster, AGatheredWriteIsSignaledAndHasANumber) {
+    ASSERT_TRUE(write(0, true).ok());
+    const std::uint32_t before = poster.signaled();
+    const Gather pieces[] = {{&words[0], 8, 0}, {&words[1], 8, 0}};
+    ASSERT_TRUE(poster.write_gathered(pieces, 2).ok());
+    EXPECT_FALSE(qp.inlined);
+    EXPECT_EQ(poster.signaled(), before + 1);
+    EXPECT_EQ(poster.completed(), before - 1);
+    qp.show(24);
+    complete();
+    EXPECT_EQ(poster.completed(), before + 1);
+    const auto* const to = static_cast<const std::byte*>(memory.address()) + 2 * kRingUnit;
+    EXPECT_EQ(load_ring_word(to), 5u);
+    EXPECT_EQ(load_ring_word(to + 8), 6u);
+    qp.post_result = Status::again(Reason::queue_full);
+    EXPECT_TRUE(poster.write_gathered(pieces, 2).is_again());
+    EXPECT_EQ(poster.signaled(), before + 1);
+}
+
 TEST_F(Poster, AnotherQueuePairTakesOver) {
     MemoryQp other;
     ASSERT_TRUE(write(0, false).ok());

@@ -131,6 +131,27 @@ TEST_F(Registrations, OverlappingRangesBecomeOne) {
     EXPECT_EQ(registrations_for(0, 6 * kPage), 0u);
 }
 
+// Buffers that lie back to back share pages. Were all merged, each would register all before it.
+TEST_F(Registrations, LongChainsStayApart) {
+    constexpr std::uintptr_t kBuffers = 500;
+    constexpr Bytes kBytes = 2 * kPage;
+    for (std::uintptr_t i = 0; i < kBuffers; ++i) {
+        EXPECT_EQ(registrations_for(kPage / 2 + i * kBytes, kBytes), 1u);
+    }
+    EXPECT_LE(first_->bytes, 2 * kBuffers * kBytes);
+    for (std::uintptr_t i = 0; i < kBuffers; ++i) {
+        EXPECT_EQ(registrations_for(kPage / 2 + i * kBytes, kBytes), 0u);
+    }
+    // All that reach into the page that two buffers share.
+    const std::size_t regions = first_->regions;
+    cache_->forget(at(100 * kBytes), 1);
+    cache_->settle();
+    EXPECT_GT(regions, first_->regions);
+    EXPECT_EQ(registrations_for(99 * kBytes + kPage / 2, kBytes), 1u);
+    EXPECT_EQ(registrations_for(kPage / 2, kBuffers * kBytes), 1u) << "one over all";
+    EXPECT_EQ(first_->regions, 1u);
+}
+
 TEST_F(Registrations, RightsAreAddedUp) {
     EXPECT_EQ(registrations_for(0, 10, kRemoteRead), 1u);
     EXPECT_EQ(registrations_for(0, 10, kLocalWrite | kRemoteWrite), 1u);

@@ -46,6 +46,7 @@ private:
 class LendingRail final : public NullRail {
 public:
     LendingRail() { info_.max_message_bytes = kGiB; }
+    void set_max_gather(std::uint32_t most) { info_.max_gather = most; }
     bool has_memory = true;
     const void* refused = nullptr; // memory that cannot be registered
 

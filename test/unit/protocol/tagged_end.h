@@ -40,7 +40,9 @@ protected:
         std::vector<std::byte> body;
     };
 
-    TaggedEnd() {
+    // `options`: of the memory.
+    explicit TaggedEnd(const ExposedMemory::Options& options = {.block_bytes = 1024})
+        : memory(options, rails, fabrics, there.counters, *this) {
         peer->out.ring = std::move(ring.writer);
         peer->out.ring_capacity = kCapacity;
         peer->flow.eager_limit = kLimit;
@@ -88,12 +90,13 @@ protected:
     std::vector<std::byte> data = std::vector<std::byte>(2048);
     std::vector<std::byte> got = std::vector<std::byte>(2048);
     std::vector<RailRange> fabrics{{0, 2}};
-    ExposedMemory memory{{0, 1024}, rails, fabrics, there.counters, *this};
+    ExposedMemory memory;
     TransferEngine transfers{
         {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
     EagerTuning tuning{there.clock, 4096, there.counters};
     TaggedReceives receives{{kSelfLimit, kMost}, flow, rendezvous, there.counters, *this};
-    MessageSends sends{kThreshold, {flow, rendezvous, tuning, receives}, there.counters, *this};
+    MessageSends sends{
+        kThreshold, {flow, rendezvous, tuning, transfers, memory, receives}, there.counters, *this};
     SendFlow flow{receives.pool(), there.counters, *this};
     Rendezvous rendezvous{{false, 1024, 2}, flow, transfers, there.counters, *this};
     UserRequest user{};

@@ -134,6 +134,8 @@ TEST(Counters, LevelsAreTheOnesThatGoUpAndDown) {
                                              "rings_open",
                                              "peers",
                                              "registered_bytes",
+                                             "frequent_known",
+                                             "frequent_now",
                                              "selection_bytes",
                                              "cost_ring_saves",
                                              "cost_shared_ring_saves",

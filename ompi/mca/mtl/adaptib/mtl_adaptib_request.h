@@ -61,17 +61,20 @@ static inline void ompi_mtl_adaptib_received(ompi_status_public_t *status,
 }
 
 /* Sends the most frequent kind of message: contiguous, to a process that was looked up before, with
- * room for it now. Returns false if it was not sent. */
-static inline bool ompi_mtl_adaptib_try_send(struct ompi_communicator_t *comm, int dest, int tag,
-                                             const void *base, size_t bytes)
+ * room for it now. `blocking`: the caller waits for the send. Returns false if it was not sent. */
+static inline __opal_attribute_always_inline__ bool
+ompi_mtl_adaptib_try_send(struct ompi_communicator_t *comm, int dest, int tag, bool blocking,
+                          const void *base, size_t bytes)
 {
     mtl_adaptib_way_t way;
 
-    return OPAL_LIKELY(ompi_mtl_adaptib_known_way(comm, dest, comm->c_my_rank, tag, &way))
-           && OPAL_COMMON_ADAPTIB_COMPLETE
-                  == opal_common_adaptib_try_send(way.core, way.peer,
-                                                  OPAL_COMMON_ADAPTIB_COMM_CID(comm),
-                                                  comm->c_my_rank, tag, base, bytes);
+    if (OPAL_UNLIKELY(!ompi_mtl_adaptib_known_way(comm, dest, comm->c_my_rank, tag, &way))) {
+        return false;
+    }
+    return OPAL_COMMON_ADAPTIB_COMPLETE
+           == (blocking ? opal_common_adaptib_try_send : opal_common_adaptib_try_isend)(
+               way.core, way.peer, OPAL_COMMON_ADAPTIB_COMM_CID(comm), comm->c_my_rank, tag, base,
+               bytes);
 }
 
 /* Starts a receive of contiguous data (ompi_mtl_adaptib_way_from); returns the core's code. */

@@ -42,7 +42,7 @@ static void isend_complete(opal_common_adaptib_request_t *request)
 static inline opal_common_adaptib_op_kind_t op_kind_of(int tag, bool blocking)
 {
     if (tag < 0) {
-        return OPAL_COMMON_ADAPTIB_COLLECTIVE;
+        return blocking ? OPAL_COMMON_ADAPTIB_BLOCKING_COLLECTIVE : OPAL_COMMON_ADAPTIB_COLLECTIVE;
     }
     return blocking ? OPAL_COMMON_ADAPTIB_BLOCKING : OPAL_COMMON_ADAPTIB_NON_BLOCKING;
 }
@@ -89,14 +89,15 @@ static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
  * message here. */
 static inline bool try_send(struct ompi_communicator_t *comm, int dest, int tag,
                             const struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode,
-                            bool *refused)
+                            bool blocking, bool *refused)
 {
     if (*refused || !ompi_mtl_adaptib_is_short(convertor)
         || MCA_PML_BASE_SEND_SYNCHRONOUS == mode) {
         return false;
     }
     *refused = true;
-    return ompi_mtl_adaptib_try_send(comm, dest, tag, convertor->pBaseBuf, convertor->local_size);
+    return ompi_mtl_adaptib_try_send(comm, dest, tag, blocking, convertor->pBaseBuf,
+                                     convertor->local_size);
 }
 
 int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
@@ -108,7 +109,7 @@ int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communi
     int rc;
 
     (void) mtl;
-    if (try_send(comm, dest, tag, convertor, mode, &refused)) {
+    if (try_send(comm, dest, tag, convertor, mode, true, &refused)) {
         return MPI_SUCCESS;
     }
     send.core.complete = blocking_complete;
@@ -139,7 +140,7 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     int rc;
 
     (void) mtl;
-    if (try_send(comm, dest, tag, convertor, mode, &refused)) {
+    if (try_send(comm, dest, tag, convertor, mode, blocking, &refused)) {
         request->super.ompi_req->req_status.MPI_ERROR = MPI_SUCCESS;
         request->super.completion_callback(&request->super);
         return OMPI_SUCCESS;

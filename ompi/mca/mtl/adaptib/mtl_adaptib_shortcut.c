@@ -81,21 +81,22 @@ static inline void *data_address(const void *buf, const ompi_datatype_t *datatyp
 
 static inline __opal_attribute_always_inline__ bool
 try_send_contiguous(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+                    mca_pml_base_send_mode_t mode, bool blocking, ompi_communicator_t *comm)
 {
     const size_t bytes = count * datatype->super.size;
 
     if (OPAL_UNLIKELY(!is_contiguous(datatype, count) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode)) {
         return false;
     }
-    return ompi_mtl_adaptib_try_send(comm, dst, tag, data_address(buf, datatype, bytes), bytes);
+    return ompi_mtl_adaptib_try_send(comm, dst, tag, blocking, data_address(buf, datatype, bytes),
+                                     bytes);
 }
 
 static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                           int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                           ompi_request_t **request)
 {
-    if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, comm))) {
+    if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, false, comm))) {
         *request = &ompi_request_empty;
         return OMPI_SUCCESS;
     }
@@ -119,7 +120,7 @@ static int shortcut_isend_init(const void *buf, size_t count, ompi_datatype_t *d
 static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
-    if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, comm))) {
+    if (OPAL_LIKELY(try_send_contiguous(buf, count, datatype, dst, tag, mode, true, comm))) {
         return OMPI_SUCCESS;
     }
     if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_BUFFERED == mode)) {

@@ -33,11 +33,14 @@ typedef enum {
     OPAL_COMMON_ADAPTIB_MODE_REFUSED
 } opal_common_adaptib_mode_t;
 
-/* Kind of operation that the traffic belongs to; the striping policy EPC uses it. */
+/* Kind of operation that the traffic belongs to: the striping policy EPC uses it; and a send that
+ * its caller waits for (BLOCKING...) is complete as soon as it can be, while others may leave the
+ * bytes in the program's buffer for the device to read. */
 typedef enum {
     OPAL_COMMON_ADAPTIB_BLOCKING,
     OPAL_COMMON_ADAPTIB_NON_BLOCKING,
-    OPAL_COMMON_ADAPTIB_COLLECTIVE
+    OPAL_COMMON_ADAPTIB_COLLECTIVE,
+    OPAL_COMMON_ADAPTIB_BLOCKING_COLLECTIVE /* a blocking send within a collective operation */
 } opal_common_adaptib_op_kind_t;
 
 /* @retval SUCCESS   started; request->complete will be called
@@ -73,6 +76,15 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_recv_contig(
     opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint32_t context,
     int32_t source, int32_t tag, void *base, size_t bytes,
     opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* Likewise, for a caller that does not wait for the send: refuses also a message from a buffer that
+ * is sent often, which need not be copied, but needs a request.
+ * @retval COMPLETE  done
+ * @retval AGAIN     not sent; call opal_common_adaptib_send, with MODE_REFUSED */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_try_isend(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                              uint32_t context, int32_t source, int32_t tag, const void *base,
+                              size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 typedef struct opal_common_adaptib_message opal_common_adaptib_message_t;
 

@@ -54,6 +54,8 @@ struct Parameters {
     std::size_t block_bytes;
     int block_depth;
     std::size_t registration_cache;
+    char* frequent_buffers;
+    int frequent_buffers_max;
     char* fabric;
     char* if_include;
     char* if_exclude;

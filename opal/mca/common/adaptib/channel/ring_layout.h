@@ -60,8 +60,9 @@
 //      Such a message has a magic number of its own.
 //   4. With a posting writer, unconsumed units are kept in the writer's mirror of the ring, and are
 //      reused only after the reader's count has passed them. So the writer can send again what a
-//      broken connection may have lost. A writer that has posted stores again only when all that it
-//      has posted is known to have arrived.
+//      broken connection may have lost. The payload of a gathered message stays in the user's
+//      buffer until its write is complete: then it has arrived (gathered_messages.h). A writer that
+//      has posted stores again only when all that it has posted is known to have arrived.
 //
 // Ownership: none; functions on words of a ring, which belongs to its reader.
 // Threads: one at a time for each side; the two sides are two processes.

@@ -2,6 +2,7 @@
 // The memory of a ring's mirror (channel/ring_mirror.h).
 #include "channel/ring_mirror.h"
 
+#include <new>
 #include <utility>
 
 namespace adaptib {
@@ -21,6 +22,11 @@ bool RingMirror::begin_to_post() {
     }
     posts_ = true;
     return true;
+}
+
+bool RingMirror::begin_to_gather() {
+    gathered_.reset(new (std::nothrow) bool[units_]());
+    return gathered_ != nullptr;
 }
 
 Status RingMirror::pause(Rail& next) {

@@ -3,7 +3,8 @@
 //
 // Purpose: gives each posted message a place to lie in until its reader has consumed it, so that
 // it can be sent again when a connection breaks (invariant 4 of channel/ring_layout.h). Only a
-// writer that posts has the memory. The mirror can be paused, which ends posting until it goes on
+// writer that posts has the memory. The payload of a gathered message is not in it
+// (channel/gathered_messages.h). The mirror can be paused, which ends posting until it goes on
 // over another rail.
 // Ownership: owns the memory and its registrations; uses a rail that outlives it.
 // Threads: one at a time.
@@ -52,8 +53,18 @@ public:
     // Ends pause(next) with the change to that rail.
     void migrate_to(Rail& next);
 
+    // Gets the memory to note gathered messages in; false: there is none.
+    bool prepare_to_gather() { return gathered_ != nullptr || begin_to_gather(); }
+    // Notes whether the payload of the message at `unit` lies elsewhere. REQUIRES, if it does:
+    // prepare_to_gather() has returned true.
+    void note_gathered(std::uint64_t unit, bool gathered) {
+        if (gathered_ != nullptr) {
+            gathered_[unit] = gathered;
+        }
+    }
+
     // Calls f(header, body), in order, for each posted message between the counts `consumed` and
-    // `produced` of units. Returns false if that is impossible.
+    // `produced` of units; `body` is null for a gathered one. Returns false if that is impossible.
     template <typename F>
     bool for_each_between(std::uint64_t consumed, std::uint64_t produced, F&& f) const {
         if (memory_ == nullptr) {
@@ -77,7 +88,7 @@ public:
                 return false; // not the beginning of a message
             }
             header.magic = kHeaderMagic;
-            f(header, message + sizeof header);
+            f(header, is_gathered(position) ? nullptr : message + sizeof header);
             at += units;
         }
         return true;
@@ -89,6 +100,8 @@ private:
     };
 
     bool begin_to_post();
+    bool begin_to_gather();
+    bool is_gathered(std::uint64_t unit) const { return gathered_ != nullptr && gathered_[unit]; }
 
     Rail* rail_;
     const std::uint32_t units_;
@@ -97,6 +110,7 @@ private:
     std::uint64_t posted_from_ = 0; // count of units produced before the first message in it
     std::unique_ptr<std::byte, Free> bytes_;
     std::unique_ptr<MemoryRegion> memory_;
+    std::unique_ptr<bool[]> gathered_;          // per unit: a gathered message begins there
     std::unique_ptr<MemoryRegion> next_memory_; // the same, registered with the next rail
 };
 

@@ -6,24 +6,24 @@
 
 namespace adaptib {
 
-Status RingPoster::write(const Gather& gather, std::uint64_t unit, bool signaled) {
+Status RingPoster::post(std::span<const Gather> pieces, std::uint64_t unit, bool signaled,
+                        bool inlined) {
     SendWork work;
     work.wr_id = wr_id_;
     work.opcode = Opcode::write;
-    work.flags = gather.length <= target_.inline_bytes ? kPublish | kInline : +kPublish;
+    work.flags = inlined ? kPublish | kInline : +kPublish;
     if (++unsignaled_ == kSignalEvery || signaled) {
         work.flags |= kSignaled;
     }
-    work.gather = &gather;
-    work.gather_count = 1;
+    work.gather = pieces.data();
+    work.gather_count = static_cast<std::uint32_t>(pieces.size());
     work.remote_address = target_.address + unit * kRingUnit;
     work.remote_key = target_.key;
     const Status status = qp_->post_send(work);
     if (!status.ok()) {
         --unsignaled_;
     } else if ((work.flags & kSignaled) != 0) {
-        unsignaled_ = 0;
-        ++awaited_;
+        count_signaled();
     }
     return status;
 }
@@ -34,8 +34,7 @@ Status RingPoster::flush() {
         if (!status.ok()) {
             return status;
         }
-        unsignaled_ = 0;
-        ++awaited_;
+        count_signaled();
     }
     return settled() ? kOk : Status::again(Reason::none);
 }

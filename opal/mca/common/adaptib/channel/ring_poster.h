@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/status.h"
 #include "base/units.h"
@@ -23,6 +24,9 @@ constexpr std::uint32_t kSignalEvery = 32;
 // Inline bytes requested for a queue pair that posts into a ring, if the rail supports that many:
 // enough for a message with up to 96 bytes.
 constexpr Bytes kRingInline = 128;
+
+// Pieces of a gathered message: header, payload, and the rest.
+constexpr std::uint32_t kRingGather = 3;
 
 // Ring in a peer's memory, as its reader has offered it.
 struct RingTarget {
@@ -46,7 +50,14 @@ public:
     bool posts_to(const QueuePair& qp) const { return qp_ == &qp; }
 
     // Writes to the ring's `unit`. `signaled`: requests a completion in any case.
-    Status write(const Gather& gather, std::uint64_t unit, bool signaled);
+    Status write(const Gather& gather, std::uint64_t unit, bool signaled) {
+        return post({&gather, 1}, unit, signaled, gather.length <= target_.inline_bytes);
+    }
+    // Writes pieces, one behind the other, and requests a completion: until then the device may
+    // read them. REQUIRES: the queue pair takes that many pieces.
+    Status write_gathered(std::span<const Gather> pieces, std::uint64_t unit) {
+        return post(pieces, unit, true, false);
+    }
 
     // settled(): the reader has all that was posted and that a completion was requested for.
     // flush(): ok: the reader has all that was posted; again: not yet; error: of the queue pair.
@@ -54,6 +65,10 @@ public:
     bool settled() const { return awaited_ == 0; }
     Status flush();
     bool flushed() { return !flush().is_again(); }
+    // Numbers of the last signaled write, and of the last one that is complete. A queue pair
+    // completes its writes in order.
+    std::uint32_t signaled() const { return signaled_; }
+    std::uint32_t completed() const { return signaled_ - awaited_; }
     // Called for each completion taken that has the poster's wr_id.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
 
@@ -66,11 +81,19 @@ public:
     }
 
 private:
+    Status post(std::span<const Gather> pieces, std::uint64_t unit, bool signaled, bool inlined);
+    void count_signaled() {
+        unsignaled_ = 0;
+        ++signaled_;
+        ++awaited_;
+    }
+
     // Constant except for migrate_to().
     QueuePair* qp_;
     RingTarget target_;
     const std::uint64_t wr_id_;
     std::uint32_t unsignaled_ = 0; // writes posted since the last signaled one
+    std::uint32_t signaled_ = 0;   // signaled writes, modulo 2^32
     std::uint32_t awaited_ = 0;    // signaled writes that are not complete
 };
 

@@ -2,6 +2,8 @@
 // The writer's side of the ring channel.
 #include "channel/ring_writer.h"
 
+#include <array>
+
 namespace adaptib {
 
 namespace {
@@ -236,10 +238,11 @@ void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
     }
 }
 
-Status RingWriter::post(const MessageHeader& header) {
+Status RingWriter::post(const MessageHeader& header, const Gather* payload) {
     const std::uint64_t units = ring_units_for(header.length, format_now());
-    const Status status = post_message(header, format_now(), units);
+    const Status status = post_message(header, format_now(), units, payload);
     if (status.ok()) {
+        mirror_.note_gathered(cursor_.position(), payload != nullptr);
         advance(units);
         cursor_.set_sequence(header.sequence);
         carried_.on_posted();
@@ -248,8 +251,8 @@ Status RingWriter::post(const MessageHeader& header) {
 }
 
 // `taken`: the units up to the next message.
-Status RingWriter::post_message(const MessageHeader& header, RingFormat format,
-                                std::uint64_t taken) {
+Status RingWriter::post_message(const MessageHeader& header, RingFormat format, std::uint64_t taken,
+                                const Gather* payload) {
     static_assert(ring_units_for(0, RingFormat::posted) == 1, "a skip is one unit");
     MessageHeader tailed = header;
     tailed.magic = format == RingFormat::counted ? kCountedMagic : kTailedMagic;
@@ -269,10 +272,23 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format,
             return status;
         }
     }
+    if (payload != nullptr) {
+        return post_pieces(header, bytes, *payload);
+    }
     // A side that takes a connection down waits for the completion of its disconnect, the last
     // message.
     return poster_.write({at, bytes, mirror_.local_key()}, cursor_.position(),
                          header.type == MessageType::disconnect);
+}
+
+// `bytes`: from the beginning of the message to the end of its tail word.
+Status RingWriter::post_pieces(const MessageHeader& header, Bytes bytes, const Gather& payload) {
+    std::byte* const at = cursor_.here();
+    const Bytes end = sizeof header + payload.length;
+    const std::uint32_t key = mirror_.local_key();
+    const std::array<Gather, kRingGather> pieces{Gather{at, sizeof header, key}, payload,
+                                                 Gather{at + end, bytes - end, key}};
+    return poster_.write_gathered(pieces, cursor_.position());
 }
 
 // The mirror may hold a new message before the zero has left it: then the reader gets the first

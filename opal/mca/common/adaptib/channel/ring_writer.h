@@ -81,6 +81,20 @@ public:
         return kOk;
     }
 
+    // Same for a gathered message, whose payload the device reads from `payload` until the
+    // completion of the write `poster().signaled()`: the caller has filled nothing. REQUIRES: the
+    // queue pair takes kRingGather pieces; gathers(payload.length).
+    Status commit_gathered(const MessageHeader& header, const Gather& payload) {
+        return post(header, &payload);
+    }
+    // Returns true if the next message may be gathered: it is posted, and not inline. Called after
+    // reserve(length).
+    bool gathers(Bytes length) {
+        return !direct() &&
+               ring_posted_bytes(length, format_now()) > poster_.target().inline_bytes &&
+               mirror_.prepare_to_gather();
+    }
+
     // Reserves and commits a short stored message in one call, which is the most frequent case:
     // fill(to) puts header.length bytes of body and payload at `to`. Returns false, having done
     // nothing, if the caller must use reserve().
@@ -143,8 +157,9 @@ public:
     CarriedCredit& carried_credit() { return carried_; }
 
     // Calls f(header, body), in order, for each posted message that the reader's count does not
-    // cover. The reader has all stored messages, and all that were posted before them (invariant
-    // 4). REQUIRES: the count does not change meanwhile. Returns false if the count is impossible.
+    // cover; `body` is null for a gathered one. The reader has all stored messages, and all that
+    // were posted before them (invariant 4). REQUIRES: the count does not change meanwhile. Returns
+    // false if the count is impossible.
     template <typename F> bool for_each_in_doubt(F&& f) const {
         return direct() || mirror_.for_each_between(std::max(cursor_.consumed(), returned()),
                                                     cursor_.produced(), f);
@@ -189,8 +204,10 @@ private:
     bool next_lap(std::uint64_t units);
     bool make_lap(std::uint64_t wanted, std::uint64_t needed);
     bool skip_rest();
-    Status post(const MessageHeader& header);
-    Status post_message(const MessageHeader& header, RingFormat format, std::uint64_t taken);
+    Status post(const MessageHeader& header, const Gather* payload = nullptr);
+    Status post_message(const MessageHeader& header, RingFormat format, std::uint64_t taken,
+                        const Gather* payload = nullptr);
+    Status post_pieces(const MessageHeader& header, Bytes bytes, const Gather& payload);
     Status post_zero(std::uint64_t unit);
 
     // Writes field by field, as head_word() reads (the reason is there).

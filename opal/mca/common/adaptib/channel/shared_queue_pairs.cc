@@ -200,6 +200,7 @@ Status SharedQueuePairs::make_initiator(std::uint32_t rail, std::shared_ptr<Shar
     init.send_cq = init.receive_cq = cqs_[rail].get();
     init.send_depth = std::min(options_.send_depth, info.max_send_depth);
     init.inline_bytes = std::min(options_.inline_bytes, info.inline_bytes);
+    init.max_gather = std::min(kRingGather, info.max_gather);
     std::unique_ptr<QueuePair> qp;
     Status status = all_[rail]->create_qp(init, qp);
     QpAttributes attributes;

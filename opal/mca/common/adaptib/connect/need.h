@@ -25,8 +25,9 @@ inline bool is_unused(const Peer& peer) {
     const bool only_waits = peer.transfers.yields &&
                             peer.transfers.users == peer.transfers.rma_operations &&
                             peer.transfers.stripes == 0;
-    return (peer.transfers.users == 0 || only_waits) && !peer.out.has_pending() && !disconnecting &&
-           !peer.control.migration.active && !peer.control.measuring.active;
+    return (peer.transfers.users == 0 || only_waits) && !peer.out.has_pending() &&
+           peer.flow.gathered.empty() && !disconnecting && !peer.control.migration.active &&
+           !peer.control.measuring.active;
 }
 
 // Returns true if the peer may ask for a connection again.

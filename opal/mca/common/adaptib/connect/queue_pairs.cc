@@ -66,6 +66,7 @@ Status QueuePairs::create(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
     init.receive_cq = context_.cqs[rail].get();
     init.send_depth = send_depth(rail);
     init.inline_bytes = context_.inline_bytes(rail);
+    init.max_gather = std::min(kRingGather, context_.rails[rail]->info().max_gather);
     return context_.rails[rail]->create_qp(init, out);
 }
 

@@ -215,6 +215,7 @@ std::string Core::report() const {
     for (const Rail* rail : rails()) {
         text += "  rail " + rail_text(rail->info()) + "\n";
     }
+    text += parts_.protocol->memory().frequent_report();
     return text + parts_.paths->report() + weights_report(*parts_.peers, *parts_.paths);
 }
 

@@ -237,6 +237,9 @@ void CoreOpener::open_protocol(std::uint32_t depth) {
     const bool cached = wants_registration_cache(parameters_, rails()) &&
                         environment_.watch_memory && environment_.watch_memory();
     protocol.registration_cache = cached ? parameters_.registration_cache : 0;
+    protocol.frequent = frequent_options(parameters_);
+    protocol.frequent.costs = environment_.gather_costs;
+    protocol.measures = environment_.timed ? environment_.clock : nullptr;
     protocol.self = environment_.self;
     protocol.unexpected_most = unexpected_memory(parameters_, environment_.local_processes);
     protocol.serves_atomics = serves_atomics(parameters_, rails(), ranges, parts_.paths->on());

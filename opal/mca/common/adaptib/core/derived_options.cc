@@ -127,6 +127,15 @@ bool wants_registration_cache(const Parameters& parameters, RailList rails) {
     return !all && parameters.registration_cache > 0;
 }
 
+FrequentBuffersOptions frequent_options(const Parameters& parameters) {
+    using Mode = FrequentBuffersOptions::Mode;
+    const std::string_view mode = parameters.frequent_buffers;
+    FrequentBuffersOptions options;
+    options.mode = mode == "off" ? Mode::off : mode == "always" ? Mode::always : Mode::automatic;
+    options.most = static_cast<std::uint32_t>(parameters.frequent_buffers_max);
+    return options;
+}
+
 Startup::Mode startup_mode(const Parameters& parameters) {
     const std::string_view mode = parameters.connect;
     return mode == "partial"  ? Startup::Mode::partial

@@ -2,7 +2,7 @@
 // Options of a core's parts that follow from the parameters and from the rails at hand.
 //
 // Threads: pure functions.
-// May touch: base/, fabric/, schedule/, select/, core/startup.h.
+// May touch: base/, fabric/, memory/, schedule/, select/, core/startup.h.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "core/startup.h"
 #include "fabric/rail.h"
+#include "memory/frequent_buffers.h"
 #include "schedule/scheduler.h"
 #include "select/mapping.h"
 #include "select/policy.h"
@@ -56,6 +57,9 @@ Bytes unexpected_memory(const Parameters& parameters, std::uint32_t local_proces
 
 // True if registrations are worth caching: rails that reach all memory need none.
 bool wants_registration_cache(const Parameters& parameters, RailList rails);
+
+// Returns the options of frequent buffers that parameters set; costs are not among them.
+FrequentBuffersOptions frequent_options(const Parameters& parameters);
 
 Startup::Mode startup_mode(const Parameters& parameters);
 

@@ -3,7 +3,7 @@
 // outside, and the place of its process in the job.
 //
 // Ownership: the caller's; all that is pointed to outlives the core.
-// May touch: base/, connect/, stats/, core/severity.h.
+// May touch: base/, connect/, memory/, stats/, core/severity.h.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "base/wire.h"
 #include "connect/connect_context.h"
 #include "core/severity.h"
+#include "memory/gather_costs.h"
 #include "stats/counters.h"
 
 namespace adaptib {
@@ -39,6 +40,8 @@ struct CoreEnvironment {
     // wait.
     std::uint64_t tight_ticks = 250;
     bool timed = false; // the clock is the machine's, so costs can be measured with it
+    // Costs of copied and gathered messages. Empty: measured if `timed`, else assumed.
+    std::function<GatherCosts()> gather_costs;
     // Returns true if ExposedMemory::forget() will be called for memory that is unmapped.
     // Called if registrations are to be cached. Empty: no.
     std::function<bool()> watch_memory;

@@ -18,6 +18,21 @@ void end_at_once(UserRequest& user, Bytes bytes) {
     user.bytes = bytes;
 }
 
+SendCaller caller_of(opal_common_adaptib_op_kind_t op_kind) {
+    return op_kind == OPAL_COMMON_ADAPTIB_BLOCKING_COLLECTIVE
+               ? SendCaller{OpKind::collective, true}
+               : SendCaller{static_cast<OpKind>(op_kind)};
+}
+
+// Tries the fast path.
+bool try_any(Peer& to, const Envelope& from, const Data& data, bool waits) {
+    if (data.base == nullptr) {
+        return false;
+    }
+    return waits ? RingSends::try_send(to, from, data.base, data.bytes)
+                 : RingSends::try_isend(to, from, data.base, data.bytes);
+}
+
 } // namespace
 
 int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
@@ -31,15 +46,16 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     const Envelope from = envelope_of(*envelope);
     const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
     const bool tries = mode == OPAL_COMMON_ADAPTIB_MODE_STANDARD;
+    const SendCaller caller = caller_of(op_kind);
     if (to != nullptr && !synchronous &&
-        ((tries && RingSends::try_send(*to, from, *data)) ||
+        ((tries && try_any(*to, from, *data, caller.waits)) ||
          protocol.sends().send_timed(*to, from, *data))) [[likely]] {
         end_at_once(*request, data->bytes);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
     bool complete = false;
-    const Status status = protocol.sends().send(to, from, *data, synchronous,
-                                                static_cast<OpKind>(op_kind), *request, complete);
+    const Status status =
+        protocol.sends().send(to, from, *data, synchronous, caller, *request, complete);
     return code_of(status, complete);
 }
 
@@ -52,6 +68,16 @@ namespace {
     Peer* to = peer_of(core, peer);
     const bool sent =
         to != nullptr && RingSends::try_send(*to, {context, source, tag}, base, bytes);
+    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
+[[gnu::always_inline]] inline int try_isend(opal_common_adaptib_core_t* core,
+                                            opal_common_adaptib_peer_t* peer, std::uint32_t context,
+                                            std::int32_t source, std::int32_t tag, const void* base,
+                                            std::size_t bytes) {
+    Peer* to = peer_of(core, peer);
+    const bool sent =
+        to != nullptr && RingSends::try_isend(*to, {context, source, tag}, base, bytes);
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
@@ -84,6 +110,13 @@ int opal_common_adaptib_try_send(opal_common_adaptib_core_t* core, opal_common_a
                                  uint32_t context, int32_t source, int32_t tag, const void* base,
                                  size_t bytes) noexcept {
     return guarded<try_send>(core, peer, context, source, tag, base, bytes);
+}
+
+int opal_common_adaptib_try_isend(opal_common_adaptib_core_t* core,
+                                  opal_common_adaptib_peer_t* peer, uint32_t context,
+                                  int32_t source, int32_t tag, const void* base,
+                                  size_t bytes) noexcept {
+    return guarded<try_isend>(core, peer, context, source, tag, base, bytes);
 }
 
 int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,

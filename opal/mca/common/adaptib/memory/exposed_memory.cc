@@ -4,25 +4,43 @@
 
 #include <algorithm>
 
+#include "memory/gather_trial.h"
+
 namespace adaptib {
 
 namespace {
 
 constexpr std::size_t kStagingKept = 16;
 
-} // namespace
-
 // Registers all memory once, if the rails can: then no buffer needs a registration of its own.
-ExposedMemory::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
-    : registrations(list, of, options.registration_cache, counters),
-      staging(list, of, options.block_bytes, kStagingKept, registrations) {
+bool registers_all(RailList list, RailRange of, Registration& whole) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
     const auto those = list.subspan(of.first, of.count);
     const bool possible = std::all_of(those.begin(), those.end(), [](const Rail* rail) {
         return rail->info().has(Capability::whole_memory);
     });
-    has_whole = possible && whole.make(list, of, nullptr, kWholeMemory, kAccess).ok();
+    return possible && whole.make(list, of, nullptr, kWholeMemory, kAccess).ok();
 }
+
+FrequentBuffersOptions frequent_options(const ExposedMemory::Options& options, RailList list,
+                                        RailRange of, bool has_whole) {
+    FrequentBuffersOptions frequent = options.frequent;
+    frequent.mode = has_whole ? FrequentBuffersOptions::Mode::off : frequent.mode;
+    if (!frequent.costs && options.clock != nullptr) {
+        frequent.costs = [clock = options.clock, list, of] {
+            return measure_gather_costs(*clock, gather_trial(list, of));
+        };
+    }
+    return frequent;
+}
+
+} // namespace
+
+ExposedMemory::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
+    : registrations(list, of, options.registration_cache, counters),
+      staging(list, of, options.block_bytes, kStagingKept, registrations),
+      has_whole(registers_all(list, of, whole)),
+      frequent(frequent_options(options, list, of, has_whole), registrations, counters) {}
 
 ExposedMemory::ExposedMemory(const Options& options, RailList rails,
                              std::span<const RailRange> fabrics, Counters& counters,
@@ -72,6 +90,15 @@ Status ExposedMemory::open_window(OpenWindow& out, void* address, Bytes length,
         status = windows_.open(out, rails_, address, length, access);
     }
     return registered_or_reported(status, length);
+}
+
+std::string ExposedMemory::frequent_report() const {
+    std::string text;
+    for (const Reach& known : reaches_) {
+        const std::string table = buffer_uses_text(known.frequent.uses());
+        text += table.empty() ? table : "  buffers of small messages over devices:\n" + table;
+    }
+    return text;
 }
 
 void ExposedMemory::settle() {

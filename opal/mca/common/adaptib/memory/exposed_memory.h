@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "fabric/rail.h"
+#include "memory/frequent_buffers.h"
 #include "memory/lent_memory.h"
 #include "memory/registration.h"
 #include "memory/registration_cache.h"
@@ -44,6 +45,10 @@ public:
     struct Options {
         Bytes registration_cache = 0; // RegistrationCache's max_bytes
         Bytes block_bytes = 0;        // of a staging block
+        FrequentBuffersOptions frequent{};
+        // With which the costs of copied and gathered messages are measured, unless `frequent`
+        // gives them. Null: not measured.
+        const Clock* clock = nullptr;
     };
 
     // `fabrics`: the range of rails of each fabric.
@@ -99,6 +104,11 @@ public:
         return acquire(known.registrations, own, address, length, access).ok() ? &own.registration()
                                                                                : nullptr;
     }
+    // Formats the uses of buffers as a table per fabric; empty if there were none.
+    std::string frequent_report() const;
+    // Decides whether a small message is gathered from its buffer. Off for fabrics with the region
+    // of all memory: their rails share memory.
+    FrequentBuffers& frequent(std::uint32_t fabric) { return reaches_[fabric].frequent; }
     StagingPool& staging(std::uint32_t fabric) { return reaches_[fabric].staging; }
 
 private:
@@ -112,6 +122,7 @@ private:
         StagingPool staging;
         Registration whole;
         bool has_whole = false;
+        FrequentBuffers frequent;
     };
 
     Status acquire(RegistrationCache& cache, RegistrationCache::Use& out, void* address,

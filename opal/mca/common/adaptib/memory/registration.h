@@ -37,6 +37,8 @@ public:
     std::uint32_t remote_key(std::uint32_t rail) const {
         return regions_[rail] != nullptr ? regions_[rail]->remote_key() : 0;
     }
+    // False for a rail whose device has failed.
+    bool has(std::uint32_t rail) const { return regions_[rail] != nullptr; }
     void copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const;
 
 private:

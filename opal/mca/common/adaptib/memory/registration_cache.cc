@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace adaptib {
 
@@ -41,21 +42,31 @@ Status RegistrationCache::acquire(void* address, Bytes length, std::uint32_t acc
 
 RegistrationCache::Entries::iterator RegistrationCache::first_reaching(std::uintptr_t address) {
     auto at = entries_.upper_bound(address);
-    if (at != entries_.begin() && std::prev(at)->second->end > address) {
+    while (at != entries_.begin() && std::prev(at)->second->end > address) {
         --at;
     }
     return at;
 }
 
+// Of the ranges that begin in front of this one, the last one reaches farthest.
 RegistrationCache::Entry* RegistrationCache::covering(std::uintptr_t begin, std::uintptr_t end,
                                                       std::uint32_t access) {
-    const auto at = first_reaching(begin);
-    if (at == entries_.end()) {
+    const auto at = entries_.upper_bound(begin);
+    if (at == entries_.begin()) {
         return nullptr;
     }
-    Entry& entry = *at->second;
-    const bool fits = entry.begin <= begin && end <= entry.end && (access & ~entry.access) == 0;
-    return fits ? &entry : nullptr;
+    Entry& entry = *std::prev(at)->second;
+    return covers(entry, begin, end, access) ? &entry : nullptr;
+}
+
+bool RegistrationCache::find(const void* address, Bytes length, std::uint32_t access, Use& out) {
+    out.reset();
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    Entry* const entry = covering(begin, begin + std::max<Bytes>(length, 1), access);
+    if (entry != nullptr) {
+        use(*entry, out);
+    }
+    return entry != nullptr;
 }
 
 // Registers the range. If a rail has no room, drops the registrations without users, and retries.
@@ -80,44 +91,61 @@ Status RegistrationCache::make(std::uintptr_t begin, std::uintptr_t end, std::ui
     return kOk;
 }
 
-// Registers one range over this one and all kept ones that it overlaps. That fails if the memory
-// does not allow the rights of all of them, or if one was unmapped unnoticed: then registers this
-// range alone in their place.
+// Returns the range over this one and all kept ones that it overlaps, if they are to become one:
+// if the result is not much longer, or if a kept one holds all of this one, but lacks a right.
+// Otherwise buffers that lie back to back and share pages would grow into one range, which each
+// further buffer would register anew.
+std::optional<RegistrationCache::Merged>
+RegistrationCache::merge(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access) {
+    Merged merged{begin, end, access};
+    bool alone = true;
+    bool nested = false;
+    for (auto at = first_reaching(begin); at != entries_.end() && at->second->begin < end; ++at) {
+        const Entry& entry = *at->second;
+        alone = false;
+        nested = nested || (entry.begin <= begin && end <= entry.end);
+        merged.begin = std::min(merged.begin, entry.begin);
+        merged.end = std::max(merged.end, entry.end);
+        merged.access |= entry.access;
+    }
+    const Bytes length = merged.end - merged.begin;
+    const bool fits = length <= max_bytes_ && (nested || length <= kMergedMost * (end - begin));
+    return !alone && fits ? std::optional(merged) : std::nullopt;
+}
+
+// Drops the kept ranges that overlap this one; of those that reach beyond it on one side only if
+// `all`.
+void RegistrationCache::drop_overlapping(std::uintptr_t begin, std::uintptr_t end, bool all) {
+    auto at = first_reaching(begin);
+    while (at != entries_.end() && at->second->begin < end) {
+        const Entry& entry = *at->second;
+        const bool left = entry.begin < begin && entry.end < end;
+        const bool right = entry.begin > begin && entry.end > end;
+        at = all || !(left || right) ? drop(at) : std::next(at);
+    }
+}
+
+// Registers a range, merged with kept ones if that is worth it. That fails if the memory does not
+// allow the rights of all of them, or if one was unmapped unnoticed: then registers this range
+// alone in their place.
 Status RegistrationCache::make_kept(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access,
                                     Entry*& out) {
-    const std::uintptr_t own_begin = begin;
-    const std::uintptr_t own_end = end;
-    std::uint32_t all = access;
-    auto at = first_reaching(begin);
-    const bool alone = at == entries_.end() || at->second->begin >= end;
-    for (; at != entries_.end() && at->second->begin < own_end; at = drop(at)) {
-        begin = std::min(begin, at->second->begin);
-        end = std::max(end, at->second->end);
-        all |= at->second->access;
-    }
+    const std::optional<Merged> merged = merge(begin, end, access);
+    drop_overlapping(begin, end, merged.has_value());
     Status status = Status::error(Reason::no_memory);
-    if (!alone && end - begin <= max_bytes_) {
-        shrink_to(max_bytes_ - (end - begin));
-        status = make(begin, end, all, out);
+    if (merged) {
+        shrink_to(max_bytes_ - (merged->end - merged->begin));
+        status = make(merged->begin, merged->end, merged->access, out);
     }
     if (!status.ok()) {
-        shrink_to(max_bytes_ - (own_end - own_begin));
-        status = make(own_begin, own_end, access, out);
+        shrink_to(max_bytes_ - (end - begin));
+        status = make(begin, end, access, out);
     }
     if (status.ok()) {
         out->kept = true;
         entries_.emplace(out->begin, out);
     }
     return status;
-}
-
-void RegistrationCache::use(Entry& entry, Use& out) {
-    if (entry.kept && entry.users == 0 && entry.idle_link.linked()) {
-        idle_.remove(entry);
-    }
-    ++entry.users;
-    out.cache_ = this;
-    out.entry_ = &entry;
 }
 
 void RegistrationCache::release(Entry& entry) {
@@ -135,6 +163,7 @@ void RegistrationCache::release(Entry& entry) {
 // Removes the entry from the index; its registration ends with its last user.
 RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator at) {
     Entry& entry = *at->second;
+    ++drops_;
     entry.kept = false;
     if (entry.idle_link.linked()) {
         idle_.remove(entry);
@@ -180,6 +209,9 @@ void RegistrationCache::settle_forgotten() {
         while (at != entries_.end() && at->second->begin < ranges[i].end) {
             at = drop(at);
             ++counters_.registrations_forgotten;
+        }
+        if (listener_ != nullptr) {
+            listener_->on_forgotten(ranges[i].begin, ranges[i].end);
         }
     }
 }

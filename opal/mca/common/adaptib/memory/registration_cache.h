@@ -2,11 +2,12 @@
 // RegistrationCache: registrations of user memory that are kept after use.
 //
 // Purpose: a registration costs a system call and pinned pages, and programs reuse their buffers. A
-// kept range is found by address; ranges that overlap are merged, so that the kept ones are
-// disjoint. The least recently used ones are dropped when all exceed `max_bytes`, or when a rail
-// has no room.
+// kept range is found by address. Ranges that overlap are merged, unless that makes a range of more
+// than twice the length; no kept range holds another one. The least recently used ones are dropped
+// when all exceed `max_bytes`, or when a rail has no room.
 // Memory that the program unmaps must be forgotten: the adapter would go on using the old pages. A
 // cache that does not learn of unmapping (max_bytes 0) registers for each use.
+// A Place remembers a kept registration without using it, and finds it faster than by address.
 // Ownership: a Use keeps its registration as long as it lives, forgotten or not; the cache outlives
 //   its uses. Memory is registered in whole pages, the unit of unmapping.
 // Threads: one at a time, except that any thread may call forget() at any time, even within malloc
@@ -21,6 +22,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -31,6 +33,16 @@
 #include "stats/counters.h"
 
 namespace adaptib {
+
+// Notices that memory was unmapped.
+class ForgottenMemory {
+public:
+    // Called within settle() and acquire(), not within RegistrationCache::forget().
+    virtual void on_forgotten(std::uintptr_t begin, std::uintptr_t end) = 0;
+
+protected:
+    ~ForgottenMemory() = default;
+};
 
 class RegistrationCache {
     struct Entry {
@@ -64,6 +76,13 @@ public:
             cache_ = other.cache_;
             entry_ = std::exchange(other.entry_, nullptr);
         }
+        bool empty() const { return entry_ == nullptr; }
+        // Returns true if the memory is still what was registered: it has not been forgotten, and
+        // the cache keeps the registration. REQUIRES: not empty.
+        bool is_current() const {
+            cache_->settle();
+            return entry_->kept;
+        }
         // REQUIRES: not empty.
         const Registration& registration() const { return entry_->registration; }
 
@@ -71,6 +90,14 @@ public:
         friend class RegistrationCache;
         RegistrationCache* cache_ = nullptr;
         Entry* entry_ = nullptr;
+    };
+
+    // A kept registration that its owner does not use now. Empty until remember() fills it; of no
+    // effect once the cache has dropped any registration.
+    class Place {
+        friend class RegistrationCache;
+        Entry* entry_ = nullptr;
+        std::uint64_t drops_ = 0;
     };
 
     RegistrationCache(RailList rails, RailRange with, Bytes max_bytes, Counters& counters)
@@ -83,6 +110,35 @@ public:
     // Registers the memory with the cache's rails. Errors: a rail's; `out` is empty then.
     Status acquire(void* address, Bytes length, std::uint32_t access, Use& out);
 
+    // Finds a kept registration of the memory; `out` is empty if there is none. Does not settle().
+    bool find(const void* address, Bytes length, std::uint32_t access, Use& out);
+    // Returns the place of a registration in use, for use_again(); empty if it is not kept.
+    static Place remember(const Use& use) {
+        Place place;
+        if (use.entry_ != nullptr && use.entry_->kept) {
+            place.entry_ = use.entry_;
+            place.drops_ = use.cache_->drops_;
+        }
+        return place;
+    }
+    // Uses a registration that was remembered, if it covers the memory. Returns false if it does
+    // not, or may have been dropped since; `out` is as before then. Does not settle().
+    bool use_again(const Place& place, const void* address, Bytes length, std::uint32_t access,
+                   Use& out) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(address);
+        if (place.entry_ == nullptr || place.drops_ != drops_ ||
+            !covers(*place.entry_, begin, begin + length, access)) {
+            return false;
+        }
+        out.reset();
+        use(*place.entry_, out);
+        return true;
+    }
+
+    // Returns true if registrations stay after use.
+    bool keeps() const { return max_bytes_ > 0; }
+    // Tells `listener` of memory that was unmapped, from now on. Null: nobody.
+    void tell(ForgottenMemory* listener) { listener_ = listener; }
     // Tells that the memory is about to be unmapped, or its pages to be replaced.
     void forget(const void* address, Bytes length) noexcept;
     // Drops all registrations without users, to make room for others.
@@ -97,16 +153,37 @@ public:
 private:
     static constexpr std::size_t kForgotten = 64;
 
-    using Entries = std::map<std::uintptr_t, Entry*>; // by begin
+    static constexpr Bytes kMergedMost = 2; // times the range that is asked for
 
+    struct Merged {
+        std::uintptr_t begin;
+        std::uintptr_t end;
+        std::uint32_t access;
+    };
+    // By begin. As no range holds another one, that is by end, too.
+    using Entries = std::map<std::uintptr_t, Entry*>;
+
+    static bool covers(const Entry& entry, std::uintptr_t begin, std::uintptr_t end,
+                       std::uint32_t access) {
+        return entry.begin <= begin && end <= entry.end && (access & ~entry.access) == 0;
+    }
     Entry* covering(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access);
     Entries::iterator first_reaching(std::uintptr_t address);
     Status make(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
     Status make_kept(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
+    std::optional<Merged> merge(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access);
+    void drop_overlapping(std::uintptr_t begin, std::uintptr_t end, bool all);
     Entries::iterator drop(Entries::iterator at);
     void shrink_to(Bytes bytes);
     void release(Entry& entry);
-    void use(Entry& entry, Use& out);
+    void use(Entry& entry, Use& out) {
+        if (entry.kept && entry.users == 0 && entry.idle_link.linked()) {
+            idle_.remove(entry);
+        }
+        ++entry.users;
+        out.cache_ = this;
+        out.entry_ = &entry;
+    }
     void settle_forgotten();
     void account(Bytes bytes) {
         counters_.registered_bytes += bytes - bytes_; // other caches may count there, too
@@ -118,6 +195,8 @@ private:
     const Bytes max_bytes_;
     Counters& counters_;
     Bytes bytes_ = 0; // registered now, kept or not
+    std::uint64_t drops_ = 0;
+    ForgottenMemory* listener_ = nullptr;
     Entries entries_;
     IntrusiveList<Entry, &Entry::idle_link> idle_;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PeerFlow: the part of a Peer for the limits of eager messages: those that are learnt, and those
-// that the peer sets.
+// that the peer sets; and for the eager messages that are gathered from the user's buffers.
 //
 // Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
-// May touch: base/, schedule/, peer/.
+// May touch: base/, channel/, schedule/, peer/.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,14 @@
 
 #include "base/intrusive_list.h"
 #include "base/units.h"
+#include "channel/gathered_messages.h"
 #include "peer/allowance.h"
 #include "peer/stream.h"
 #include "schedule/eager_limit.h"
 
 namespace adaptib {
 
+class GatheredSends;
 class Peer;
 
 struct alignas(kCacheLine) PeerFlow {
@@ -37,6 +39,10 @@ struct alignas(kCacheLine) PeerFlow {
     UnexpectedShare unexpected;
     ListLink<Peer> restrained_link; // linked while unexpected.told is not `all`
     ListLink<Peer> stalled_link;    // linked while it has pending sends
+    // Null: no message is gathered: the peer's memory is mapped, it has no ring, its queue pairs do
+    // not gather, or gathering is off.
+    GatheredSends* gathers = nullptr;
+    GatheredMessages gathered; // under way
 };
 
 } // namespace adaptib

@@ -120,6 +120,23 @@ public:
         }
         return ring_says(status);
     }
+    // Same for a message that the device gathers (RingWriter::commit_gathered).
+    Status commit_gathered(MessageHeader& header, const Gather& payload, GatheredMessage& message,
+                           GatherListener& listener) {
+        header.sequence = session.next_send;
+        const Status status = out.ring->commit_gathered(header, payload);
+        if (!status.ok()) [[unlikely]] {
+            return ring_says(status);
+        }
+        message.payload = static_cast<const std::byte*>(payload.address);
+        message.sequence = header.sequence;
+        message.write = out.ring->poster().signaled();
+        flow.gathered.add(message, listener);
+        ++session.next_send;
+        ++out.counters.ring_sent;
+        out.counters.ring_sent_bytes += header.length;
+        return status;
+    }
     // Reserves and commits in one call, for short messages (RingWriter::store_short).
     template <typename Fill>
     [[gnu::always_inline]] bool store_short_into_ring(MessageHeader& header, Fill&& fill) {
@@ -198,7 +215,7 @@ public:
 
 // Work targets of the peer (peer/work_targets.h).
 inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
-    const RingWriter* writer =
+    RingWriter* const writer =
         peer_.out.ring != nullptr ? peer_.out.ring.get() : peer_.connection.ring_closing.get();
     Subchannel* const subchannel = peer_.lanes.find(rail, completion.qp_number);
     if (writer == nullptr || subchannel == nullptr || !writer->poster().posts_to(*subchannel->qp)) {
@@ -210,10 +227,9 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
     } else {
         ++subchannel->completions;
     }
-    if (peer_.out.ring != nullptr) {
-        peer_.out.ring->poster().on_completion();
-    } else if (peer_.connection.ring_closing != nullptr) {
-        peer_.connection.ring_closing->poster().on_completion();
+    writer->poster().on_completion();
+    if (completion.status == WorkStatus::success) { // what fails stays under way until the fence
+        peer_.flow.gathered.on_written(writer->poster().completed());
     }
 }
 

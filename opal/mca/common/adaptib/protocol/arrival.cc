@@ -61,6 +61,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
 void Protocol::forget(Peer& peer) {
     one_sided_.forget(peer);
     flow_.forget(peer);
+    GatheredSends::forget(peer);
     receives_.back_pressure().forget(peer);
     order_.forget(peer);
 }

@@ -13,7 +13,8 @@
 //
 // Invariants
 //   1. An eager request that is synchronous has an id, in waiting_acks_, once it has found room and
-//      until it ends. Other requests that wait are in the lists of SendFlow or Rendezvous.
+//      until it ends. One whose message is gathered is in PeerFlow::gathered, once that is on its
+//      way. Other requests that wait are in the lists of SendFlow or Rendezvous.
 // Ownership: requests are the user's until Completions reports them.
 // Threads: one at a time (the core's lock).
 // May touch: base/, match/, peer/, stats/, protocol/.
@@ -31,10 +32,12 @@
 #include "peer/peer.h"
 #include "protocol/completions.h"
 #include "protocol/eager_tuning.h"
+#include "protocol/gathered_sends.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
 #include "protocol/tagged_receives.h"
+#include "protocol/transfer_engine.h"
 #include "stats/counters.h"
 
 namespace adaptib {
@@ -54,11 +57,14 @@ protected:
 
 class MessageSends final {
 public:
-    // Flow, rendezvous and tuning are used by calls only, and need not be constructed yet.
+    // Flow, rendezvous, tuning and transfers are used by calls only: they need not be constructed
+    // yet.
     struct Parts {
         SendFlow& flow;
         Rendezvous& rendezvous;
         EagerTuning& eager_tuning;
+        TransferEngine& transfers;
+        ExposedMemory& memory;
         TaggedReceives& receives; // takes messages of this process to itself
     };
 
@@ -68,16 +74,19 @@ public:
         : connect_threshold_(connect_threshold), flow_(parts.flow), rendezvous_(parts.rendezvous),
           eager_tuning_(parts.eager_tuning), receives_(parts.receives),
           back_pressure_(receives_.back_pressure()), completions_(receives_.completions()),
-          counters_(counters), listener_(listener) {}
+          counters_(counters), listener_(listener),
+          gathered_(parts.memory, parts.transfers, completions_, counters) {}
 
     // --- Calls of the user -----------------------------------------------------------------------
     // Sets `complete` to true if the request ended within the call; Completions does not report it
     // then. `peer`: null: this process. Errors: unreachable.
     Status send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
-                OpKind op_kind, UserRequest& user, bool& complete);
+                SendCaller caller, UserRequest& user, bool& complete);
     // As RingSends::try_send, for a longer message; may time the copy into the ring.
     bool send_timed(Peer& peer, const Envelope& envelope, const Data& data);
 
+    // Messages that devices gather from the users' buffers.
+    GatheredSends& gathered() { return gathered_; }
     // Puts the request's first message on the channel. Returns false if there is no room now. If
     // the peer breaks here, all its requests end, this one included.
     bool transmit(SendRequest& request);
@@ -128,6 +137,7 @@ private:
     Completions& completions_;
     Counters& counters_;
     MessageSendsListener& listener_;
+    GatheredSends gathered_;
     IdTable<SendRequest> waiting_acks_;
 };
 

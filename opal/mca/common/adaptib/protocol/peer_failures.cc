@@ -15,9 +15,10 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
     peer.in.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
-    const bool waits = peer.ending.disconnect_received
-                           ? SendFlow::has_more_than_disconnects(peer)
-                           : peer.has_waiting() || peer.interruption.work_failed;
+    const bool waits =
+        peer.ending.disconnect_received
+            ? SendFlow::has_more_than_disconnects(peer)
+            : peer.has_waiting() || !peer.flow.gathered.empty() || peer.interruption.work_failed;
     if (waits || parts_.active.may_await(peer) || parts_.receives.keeps_messages_of(peer) ||
         is_awaited(peer)) {
         report(peer);
@@ -50,8 +51,8 @@ bool PeerFailures::is_lost(Peer& peer) {
 
 bool PeerFailures::needs(const Peer& peer) const {
     return peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
-           !peer.ending.queued.empty() || SendFlow::has_more_than_disconnects(peer) ||
-           is_awaited(peer);
+           !peer.ending.queued.empty() || !peer.flow.gathered.empty() ||
+           SendFlow::has_more_than_disconnects(peer) || is_awaited(peer);
 }
 
 void PeerFailures::for_each_awaited(const std::function<void(const Peer&)>& f) const {

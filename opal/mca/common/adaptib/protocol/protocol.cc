@@ -7,12 +7,12 @@ namespace adaptib {
 
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
-    : put_(options.put), connections_(connections), counters_(counters), listener_(listener),
-      receives_({options.eager_limit, options.unexpected_most}, flow_, rendezvous_, counters,
-                *this),
+    : put_(options.put), rails_(rails), connections_(connections), counters_(counters),
+      listener_(listener), receives_({options.eager_limit, options.unexpected_most}, flow_,
+                                     rendezvous_, counters, *this),
       order_(receives_.pool(), counters, *this),
-      memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
-              listener),
+      memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures},
+              rails, fabrics, counters, listener),
       failures_(
           {connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_, listener}),
       reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,
@@ -21,8 +21,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
                  {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters},
                  *this, listener),
       eager_tuning_(*options.clock, options.active_eager, counters),
-      sends_(options.connect_threshold, {flow_, rendezvous_, eager_tuning_, receives_}, counters,
-             *this),
+      sends_(options.connect_threshold,
+             {flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, counters, *this),
       transfers_(options.transfers, rails, counters, reactions_, one_sided_),
       flow_(receives_.pool(), counters, reactions_),
       active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
@@ -39,6 +39,7 @@ void Protocol::on_interrupted(Peer& peer) {
 }
 
 void Protocol::on_connected(Peer& peer) {
+    sends_.gathered().begin(peer, rails_);
     flow_.resume(peer);
     rendezvous_.on_connected(peer);
 }

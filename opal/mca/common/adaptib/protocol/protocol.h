@@ -20,6 +20,7 @@
 //
 //     ring_sends.h           the fast path of tagged sends
 //     message_sends.h        tagged sends that need a request
+//     gathered_sends.h       eager ones without a copy, from buffers that are sent often
 //     tagged_receives.h      receives, and the tagged messages that arrive for them
 //     active_messages.h      messages for a handler instead of for matching
 //     arrival_order.h        messages that arrive early, or again
@@ -100,8 +101,10 @@ public:
         std::size_t block_depth = 0;
         const Clock* clock = nullptr; // times copies and streams
         Bytes registration_cache = 0; // RegistrationCache's max_bytes
-        bool serves_atomics = false;  // executes atomics on its windows for the peers
-        Bytes unexpected_most = kGiB; // bound on memory for unexpected messages
+        FrequentBuffersOptions frequent{};
+        const Clock* measures = nullptr; // ExposedMemory::Options::clock
+        bool serves_atomics = false;     // executes atomics on its windows for the peers
+        Bytes unexpected_most = kGiB;    // bound on memory for unexpected messages
         TransferEngine::Options transfers;
     };
 
@@ -200,6 +203,7 @@ private:
     }
 
     const bool put_; // Options::put
+    const RailList rails_;
     ConnectionManager& connections_;
     Counters& counters_;
     ProtocolListener& listener_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Repair of a connection (connect/repairs.h): sends wait behind a barrier meanwhile. Then messages
 // that the old ring may have lost go first, in their old order and with their old sequence numbers,
-// so that the receiver drops those that had arrived.
+// so that the receiver drops those that had arrived. A copy of a gathered message is made here,
+// which ends its request; one whose write is complete has arrived, and is not repeated.
 #include <cstring>
 #include <new>
 #include <utility>
@@ -18,6 +19,19 @@ void SendFlow::interrupt(Peer& peer) {
     }
 }
 
+namespace {
+
+// Returns null for a gathered message that is not under way any more.
+const std::byte* payload_of(const Peer& peer, const MessageHeader& header, const std::byte* body) {
+    if (body != nullptr) [[likely]] {
+        return body;
+    }
+    const GatheredMessage* const gathered = peer.flow.gathered.find(header.sequence);
+    return gathered == nullptr ? nullptr : gathered->payload;
+}
+
+} // namespace
+
 void SendFlow::on_fenced(Peer& peer) {
     if (peer.out.ring == nullptr) {
         return;
@@ -25,6 +39,10 @@ void SendFlow::on_fenced(Peer& peer) {
     bool kept = true;
     const bool whole =
         peer.out.ring->for_each_in_doubt([&](const MessageHeader& header, const std::byte* body) {
+            const std::byte* const payload = payload_of(peer, header, body);
+            if (payload == nullptr) {
+                return; // it has arrived
+            }
             void* memory = kept ? pool_.allocate(sizeof(RepeatedMessage) + header.length) : nullptr;
             if (memory == nullptr) {
                 kept = false;
@@ -33,7 +51,7 @@ void SendFlow::on_fenced(Peer& peer) {
             auto* message = new (memory) RepeatedMessage;
             message->header = header;
             if (header.length > 0) {
-                std::memcpy(message->body(), body, header.length);
+                std::memcpy(message->body(), payload, header.length);
             }
             peer.interruption.in_doubt.add(*message);
         });
@@ -41,6 +59,7 @@ void SendFlow::on_fenced(Peer& peer) {
         listener_.on_peer_failed(peer, kept ? "its credit does not fit what was sent"
                                             : "out of memory to repeat messages");
     }
+    peer.flow.gathered.end_all(GatherEnd::kept);
 }
 
 // Puts messages in doubt before those that wait. Among the waiting ones there may be repeated

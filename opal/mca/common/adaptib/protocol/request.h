@@ -5,7 +5,7 @@
 // messages that arrived before their receive was posted. None of them needs destruction.
 // Ownership: a request's memory is the user's until its completion is reported; an InboundMessage
 // belongs to the block pool.
-// May touch: base/, match/, peer/.
+// May touch: base/, match/, memory/, channel/, peer/.
 #pragma once
 
 #include <new>
@@ -13,8 +13,10 @@
 #include "base/data.h"
 #include "base/stripe.h"
 #include "base/wire.h"
+#include "channel/gathered_messages.h"
 #include "common_adaptib.h"
 #include "match/match.h"
+#include "memory/registration_cache.h"
 #include "peer/pending.h"
 
 namespace adaptib {
@@ -24,7 +26,16 @@ using UserRequest = opal_common_adaptib_request_t;
 class Peer;
 struct SendTransfer;
 
-struct SendRequest : PendingSend {
+// The caller of a send: the kind of its operation, and whether it waits for the send. If it does,
+// the payload is copied.
+struct SendCaller {
+    SendCaller(OpKind kind) : SendCaller(kind, kind == OpKind::blocking) {}
+    SendCaller(OpKind kind, bool waits_for_it) : op_kind(kind), waits(waits_for_it) {}
+    OpKind op_kind;
+    bool waits;
+};
+
+struct SendRequest : PendingSend, GatheredMessage {
     SendRequest() : PendingSend(Kind::request) {}
     UserRequest* user = nullptr;
     Peer* peer = nullptr; // null: this process
@@ -32,11 +43,13 @@ struct SendRequest : PendingSend {
     Envelope envelope;
     OpKind op_kind = OpKind::blocking;
     MessageType type = MessageType::eager; // eager, eager_sync, rendezvous or active
+    bool copied = true;                    // eager: the device reads no buffer of the user's
     std::uint8_t tag = 0;                  // active
     std::uint64_t id = 0;                  // eager_sync: repeated by the acknowledgment
     std::uint32_t parts_sent = 0;          // active: bytes sent so far, in parts
     bool sent = false;                     // eager_sync: on its way
     SendTransfer* transfer = nullptr;      // rendezvous
+    RegistrationCache::Use buffer;         // eager, gathered: empty when the request ends
 };
 
 struct ReceiveRequest : PostedReceive {

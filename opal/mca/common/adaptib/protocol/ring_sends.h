@@ -29,6 +29,15 @@ public:
                (store_short_into_ring(peer, envelope, base, bytes) ||
                 copy_into_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
     }
+    // Same for a caller that does not wait for the message: also refuses one that should be
+    // gathered (GatheredSends::wants), which needs a request.
+    [[gnu::always_inline]] static bool try_isend(Peer& peer, const Envelope& envelope,
+                                                 const void* base, Bytes bytes) {
+        return bytes < peer.out.try_send_below &&
+               (store_short_into_ring(peer, envelope, base, bytes) ||
+                copy_unless_gathered(peer, envelope.context, envelope.source, envelope.tag, base,
+                                     bytes));
+    }
     static bool try_send(Peer& peer, const Envelope& envelope, const Data& data) {
         return data.base != nullptr && try_send(peer, envelope, data.base, data.bytes);
     }
@@ -36,6 +45,8 @@ public:
     // callers on the fast path need not build it in memory.
     static bool copy_into_ring(Peer& peer, std::uint32_t context, std::int32_t source,
                                std::int32_t tag, const void* base, Bytes bytes);
+    static bool copy_unless_gathered(Peer& peer, std::uint32_t context, std::int32_t source,
+                                     std::int32_t tag, const void* base, Bytes bytes);
 
 private:
     static MessageHeader eager_header(const Envelope& envelope, Bytes bytes) {

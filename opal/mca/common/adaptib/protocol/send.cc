@@ -10,12 +10,13 @@
 namespace adaptib {
 
 Status MessageSends::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
-                          OpKind op_kind, UserRequest& user, bool& complete_now) {
+                          SendCaller caller, UserRequest& user, bool& complete_now) {
     SendRequest& request = make_send(user);
     request.peer = peer;
     assign(request.data, data);
     request.envelope = envelope;
-    request.op_kind = op_kind;
+    request.op_kind = caller.op_kind;
+    request.copied = caller.waits;
     request.type = synchronous ? MessageType::eager_sync : MessageType::eager;
     if (peer == nullptr) {
         completions_.begin(user);
@@ -31,7 +32,9 @@ Status MessageSends::send(Peer* peer, const Envelope& envelope, const Data& data
     if (data.bytes > limit || data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
     }
-    return start(request, complete_now);
+    const Status status = start(request, complete_now);
+    gathered_.end_start();
+    return status;
 }
 
 bool MessageSends::send_timed(Peer& peer, const Envelope& envelope, const Data& data) {
@@ -78,6 +81,10 @@ bool MessageSends::transmit_eager(SendRequest& request) {
         waiting_acks_.remove(request.id);
         request.id = 0;
         return transmit_rendezvous(request);
+    }
+    if (const auto outcome = gathered_.try_send(request);
+        outcome != GatheredSends::Outcome::declined) [[unlikely]] {
+        return outcome == GatheredSends::Outcome::sent;
     }
     std::byte* to = peer.reserve(length);
     if (to == nullptr) {
@@ -155,6 +162,7 @@ void MessageSends::fail(Peer& peer) {
     back_pressure_.forget(peer);
     peer.allow(Allowance::all);
     flow_.fail(peer);
+    GatheredSends::fail(peer);
     std::vector<SendRequest*> unanswered;
     waiting_acks_.for_each([&](SendRequest* request) {
         if (request->peer == &peer) {
@@ -177,8 +185,8 @@ bool MessageSends::has_messages_of(const Peer& peer) const {
         }
         return each != nullptr;
     };
-    bool found = has_requests(peer.out.pending) || has_requests(peer.interruption.in_doubt) ||
-                 has_requests(peer.ending.queued);
+    bool found = !peer.flow.gathered.empty() || has_requests(peer.out.pending) ||
+                 has_requests(peer.interruption.in_doubt) || has_requests(peer.ending.queued);
     rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
     waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
     return found;

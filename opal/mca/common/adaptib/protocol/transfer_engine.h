@@ -69,7 +69,7 @@ public:
     struct Options {
         const Clock* clock = nullptr;    // times stripes
         Nanoseconds interleave{0};       // length of a put/get window in time; 0: no balance
-        std::size_t max_outstanding = 0; // stripes; their completions have to fit a CQ
+        std::size_t max_outstanding = 0; // of all peers; their completions have to fit a CQ
     };
 
     TransferEngine(const Options& options, RailList rails, Counters& counters,
@@ -100,7 +100,11 @@ public:
             polled_ = options_.clock->now();
         }
     }
-    // Returns true while completions of stripes are outstanding.
+    // Counts work of others, whose completions, too, take room in the CQs, and are polled for.
+    bool takes_more() const { return outstanding_ < options_.max_outstanding; }
+    void on_other_posted() { ++outstanding_; }
+    void on_other_done() { --outstanding_; }
+    // Returns true while completions of stripes, or of others' work, are outstanding.
     bool work_outstanding() const { return outstanding_ > 0; }
     // Returns true if transfers wait for room, or for a connection.
     bool any_waits() const { return !waiting_peers_.empty(); }
@@ -163,7 +167,7 @@ private:
     // Fields that each pass reads, next to each other.
     Nanoseconds polled_{};        // time of the last poll for completions, kept while striped_ > 0
     std::size_t striped_ = 0;     // timed stripes outstanding
-    std::size_t outstanding_ = 0; // stripes
+    std::size_t outstanding_ = 0; // stripes, and work of others
     IntrusiveList<Peer, &Peer::transfers, &PeerTransfers::link>
         waiting_peers_; // with waiting transfers
 };

@@ -38,6 +38,8 @@ namespace adaptib {
     X(ring_sent_bytes, "bytes", COUNTER, 4,                                                        \
       "Bytes of messages, without headers, sent into peers' rings")                                \
     X(ring_received, "messages", COUNTER, 4, "Messages received from rings")                       \
+    X(messages_gathered, "messages", COUNTER, 4,                                                   \
+      "Messages into peers' rings that devices gathered from the program's buffers")               \
     X(self_sent, "messages", COUNTER, 4, "Messages that the process sent to itself")               \
     X(self_sent_bytes, "bytes", COUNTER, 4,                                                        \
       "Bytes of messages, without headers, that the process sent to itself")                       \
@@ -70,6 +72,18 @@ namespace adaptib {
     X(registrations_forgotten, "buffers", COUNTER, 6,                                              \
       "Cached registrations dropped because the program unmapped the memory")                      \
     X(registered_bytes, "bytes", LEVEL, 4, "Bytes of buffers that are registered now")             \
+    X(frequent_known, "buffers", LEVEL, 5,                                                         \
+      "Buffers of small messages whose uses are counted (frequent_buffers)")                       \
+    X(frequent_now, "buffers", LEVEL, 4,                                                           \
+      "Buffers that are used so often that their messages are not copied")                         \
+    X(frequent_registered, "buffers", COUNTER, 5, "Buffers registered because of frequent use")    \
+    X(frequent_refused, "buffers", COUNTER, 4,                                                     \
+      "Frequently used buffers that could not be registered")                                      \
+    X(frequent_evicted, "buffers", COUNTER, 5,                                                     \
+      "Frequently used buffers given up for others (frequent_buffers_max)")                        \
+    X(frequent_gathered, "messages", COUNTER, 4,                                                   \
+      "Small messages, puts and gets for which a frequently used buffer was found registered")     \
+    X(frequent_gathered_bytes, "bytes", COUNTER, 4, "Bytes of these messages")                     \
     X(fragments_sent, "messages", COUNTER, 5,                                                      \
       "Parts of large messages sent to peers that could not be connected")                         \
     X(registrations_failed, "buffers", COUNTER, 3,                                                 \

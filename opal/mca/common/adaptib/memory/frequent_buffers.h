@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FrequentBuffers: which small messages the adapter fetches from the user's buffer, instead of from
+// a copy.
+//
+// Purpose: a small message to a peer over a device is copied into registered memory, because to
+// register its buffer would cost more than the copy. Most programs send from the same few buffers
+// again and again; such a buffer is registered once, and its further messages are gathered: header
+// from memory of the core, data from the buffer. Likewise a small put needs no copy at its origin,
+// and a small get none at its end.
+// When: a buffer is worth its registration after n uses (GatherCosts::least_uses). It is registered
+// after a quarter of them, since a buffer that was used so often is probably used again. What a use
+// adds depends on its size, so a buffer may have messages of different sizes. The costs are
+// measured at the first use.
+// Safety: nothing is gathered from memory whose registration may be stale. Registrations are the
+// cache's, which drops those of unmapped memory; use() settles it first, so a range that was
+// forgotten before the call is not found in it. A buffer whose registration the cache has dropped,
+// for whatever reason, has to earn another one. A registration that is handed out stays until its
+// Use ends.
+// A refused registration (the limit of locked memory) is not tried again for a while: the next
+// buffer that is worth one is copied, then the next two, four, up to 1024.
+// Ownership: refers to the cache and the counters, which outlive it.
+// Errors: none; what cannot be gathered is copied.
+// Threads: one at a time (the core's lock).
+// Source: Rashti and Afsahi, section 3.
+// May touch: base/, stats/, memory/.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "memory/gather_costs.h"
+#include "memory/registration_cache.h"
+#include "memory/usage_table.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+struct FrequentBuffersOptions {
+    enum class Mode : std::uint8_t { automatic, off, always };
+
+    Mode mode = Mode::off;     // always: a buffer is registered at its first use
+    std::uint32_t most = 4096; // buffers that are registered
+    // Called once, at the first use of a buffer. Empty: costs are assumed.
+    std::function<GatherCosts()> costs;
+};
+
+// Uses by size of the message, for the report.
+struct BufferUses {
+    std::uint64_t uses = 0;
+    std::uint64_t reuses = 0;   // of a buffer that was known
+    std::uint64_t gathered = 0; // from a registered buffer
+    std::uint64_t buffers = 0;  // that became frequent
+    std::uint64_t most = 0;     // uses of one of these buffers
+};
+
+class FrequentBuffers final : ForgottenMemory {
+public:
+    static constexpr Bytes kLeastBytes = 128;        // shorter messages are copied faster
+    static constexpr Bytes kMostBytes = 64 * kKiB;   // longer ones do not come here
+    static constexpr std::uint32_t kSpeculation = 4; // a buffer is registered after n/4 uses
+
+    // Remains off if the cache does not keep registrations.
+    FrequentBuffers(FrequentBuffersOptions options, RegistrationCache& cache, Counters& counters);
+    ~FrequentBuffers();
+    FrequentBuffers(const FrequentBuffers&) = delete;
+    FrequentBuffers& operator=(const FrequentBuffers&) = delete;
+
+    bool on() const { return range_ > 0; }
+
+    // Counts a use of the buffer for a message of `bytes`. Returns true if the message is to be
+    // gathered: `out` then keeps the buffer's registration, which has the rights of `access`
+    // (kLocalWrite for a get, 0 for a put or a message), until the adapter is done with it. False:
+    // the message is to be copied.
+    // REQUIRES: `out` is empty; it stays so if the message is to be copied.
+    bool use(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out) {
+        return bytes - kLeastBytes < range_ && count(address, bytes, access, out);
+    }
+    // Tells that the buffer will be used at least `uses` times (a persistent request). Registers it
+    // now if that is worth it.
+    void expect(const void* address, Bytes bytes, std::uint32_t access, std::uint32_t uses);
+
+    const UsageTable& table() const { return table_; }
+    // Returns the number of a use of the buffer at which it is registered: all uses from that one
+    // on are gathered. GatherCosts::kNever: never. Measures the costs if they are not known.
+    std::uint32_t registered_at(Bytes bytes);
+
+    // The uses of messages of 128 to 255 bytes, of 256 to 511 bytes, …; the last one is of all
+    // longer ones.
+    static constexpr std::size_t kClasses = 8;
+    std::array<BufferUses, kClasses> uses() const;
+
+private:
+    // A frequent buffer. Its number is the value of its slot in the table.
+    struct Buffer {
+        const void* address = nullptr; // null: free
+        RegistrationCache::Place place;
+        std::uint32_t uses = 0;
+        std::uint32_t size_class = 0;
+        bool used = false; // since the hand passed
+    };
+
+    static constexpr Bytes kWeightedTo = 16 * kKiB; // longer messages weigh as much
+    static constexpr std::uint32_t kWeightShift = 7;
+    static constexpr std::size_t kWeights = (kWeightedTo >> kWeightShift) + 1;
+    static constexpr std::uint32_t kLongestPause = 1024;
+    static constexpr std::uint32_t kHandSteps = 64; // to find a buffer to give up, at most
+
+    static std::uint32_t size_class(Bytes bytes) {
+        const auto above = static_cast<std::uint32_t>(std::bit_width(bytes / kLeastBytes)) - 1;
+        return above < kClasses ? above : kClasses - 1;
+    }
+    static std::size_t weight_index(Bytes bytes) {
+        return (bytes < kWeightedTo ? bytes : kWeightedTo) >> kWeightShift;
+    }
+    void on_forgotten(std::uintptr_t begin, std::uintptr_t end) override;
+    bool count(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out);
+    bool gather(UsageTable::Slot& slot, const void* address, Bytes bytes, std::uint32_t access,
+                RegistrationCache::Use& out);
+    bool find_again(std::uint32_t number, const void* address, Bytes bytes, std::uint32_t access,
+                    RegistrationCache::Use& out);
+    bool add(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out);
+    bool advance(UsageTable::Slot& slot, const void* address, Bytes bytes, std::uint32_t access,
+                 RegistrationCache::Use& out);
+    bool enlist(const void* address, Bytes bytes, std::uint32_t access,
+                RegistrationCache::Use& out);
+    bool pauses();
+    void note_refused();
+    void note_gathered(std::uint32_t number, Bytes bytes);
+    bool free_number(std::uint32_t& number);
+    bool give_up_one();
+    void release(std::uint32_t number);
+    void end(Buffer& buffer);
+    bool learn_weight(std::size_t index);
+    void set_weights();
+    void note_table();
+
+    FrequentBuffersOptions options_;
+    RegistrationCache& cache_;
+    Counters& counters_;
+    Bytes range_ = 0; // sizes from kLeastBytes on that are counted; 0: off
+    bool costs_known_ = false;
+    UsageTable table_;
+    // What a use adds to its buffer's progress, for each 128 bytes of the message.
+    std::array<std::uint32_t, kWeights> weights_{};
+    std::vector<Buffer> buffers_;
+    std::vector<std::uint32_t> free_; // numbers of free ones among buffers_
+    std::uint32_t hand_ = 0;          // of the clock that finds a buffer to give up
+    std::size_t known_told_ = 0;      // in the counters, as is frequent_told_
+    std::size_t frequent_told_ = 0;
+    std::uint32_t pause_ = 0;   // the next one, after a refusal
+    std::uint32_t pausing_ = 0; // buffers that are not registered before the next attempt
+    std::array<BufferUses, kClasses> uses_{};
+};
+
+// Formats the uses as a table for a reader; empty if there were none.
+std::string buffer_uses_text(const std::array<BufferUses, FrequentBuffers::kClasses>& uses);
+
+} // namespace adaptib
