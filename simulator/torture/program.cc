@@ -190,7 +190,6 @@ Parameters Program::parameters() const {
             case OPAL_COMMON_ADAPTIB_TYPE_STRING:
                 *static_cast<char**>(place) = const_cast<char*>(setting.value.c_str());
                 break;
-            case OPAL_COMMON_ADAPTIB_TYPE_BOOL:
             case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE: break; // no program sets one
             }
         }
