@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points of libibverbs: domains, memory, completion queues and channels.
 #include <pthread.h>
+#include <sched.h>
 
 #include <cerrno>
 
@@ -76,6 +77,7 @@ int poll(ibv_cq* cq, int limit, ibv_wc* wc) {
     if (queue.count.load(std::memory_order_relaxed) == 0) {
         engine.progress_if_free();
         if (queue.count.load() == 0) {
+            sched_yield(); // the peer may need this processor
             return 0;
         }
     }

@@ -259,7 +259,8 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
 }
 
 bool QueuePair::execute_read(const PacketHeader& packet) {
-    if ((attributes.qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0) {
+    if ((attributes.qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0 ||
+        attributes.max_dest_rd_atomic == 0) {
         refuse(packet, Syndrome::invalid_request);
         return false;
     }
@@ -273,7 +274,8 @@ bool QueuePair::execute_read(const PacketHeader& packet) {
 }
 
 bool QueuePair::execute_atomic(const PacketHeader& packet) {
-    if ((attributes.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0 || packet.address % 8 != 0) {
+    if ((attributes.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0 ||
+        attributes.max_dest_rd_atomic == 0 || packet.address % 8 != 0) {
         refuse(packet, Syndrome::invalid_request);
         return false;
     }
