@@ -15,7 +15,7 @@ void overrun(CompletionQueue& cq) {
 
 } // namespace
 
-void complete(CompletionQueue& cq, const ibv_wc& wc, bool solicited) {
+void complete(CompletionQueue& cq, const Completion& completion, bool solicited) {
     if (cq.overrun) {
         return;
     }
@@ -23,14 +23,28 @@ void complete(CompletionQueue& cq, const ibv_wc& wc, bool solicited) {
         overrun(cq);
         return;
     }
-    cq.entries.push_back({wc, static_cast<std::uint64_t>(now_ns())});
+    cq.entries.push_back(completion);
+    cq.entries.back().nanoseconds = static_cast<std::uint64_t>(now_ns());
     cq.count.store(static_cast<unsigned>(cq.entries.size()));
     const bool notify =
-        cq.armed && (!cq.solicited_only || solicited || wc.status != IBV_WC_SUCCESS);
+        cq.armed && (!cq.solicited_only || solicited || completion.wc.status != IBV_WC_SUCCESS);
     if (notify && cq.ex.channel != nullptr) {
         cq.armed = false;
         of(cq.ex.channel)->events.push(&cq);
     }
+}
+
+bool take(CompletionQueue& cq, Completion& completion) {
+    if (cq.entries.empty()) {
+        return false;
+    }
+    completion = cq.entries.front();
+    cq.entries.pop_front();
+    cq.count.store(static_cast<unsigned>(cq.entries.size()));
+    if (completion.sender != nullptr) {
+        completion.sender->release(completion.places);
+    }
+    return true;
 }
 
 } // namespace adaptib::hca

@@ -99,6 +99,11 @@ private:
 };
 
 // completion.cc
-void complete(CompletionQueue& cq, const ibv_wc& wc, bool solicited);
+void complete(CompletionQueue& cq, const Completion& completion, bool solicited);
+inline void complete(CompletionQueue& cq, const ibv_wc& wc, bool solicited) {
+    complete(cq, Completion{wc}, solicited);
+}
+// Takes the oldest completion. false: there is none.
+bool take(CompletionQueue& cq, Completion& completion);
 
 } // namespace adaptib::hca

@@ -83,11 +83,9 @@ int poll(ibv_cq* cq, int limit, ibv_wc* wc) {
     }
     const std::lock_guard guard(engine.lock);
     int taken = 0;
-    for (; taken < limit && !queue.entries.empty(); ++taken) {
-        wc[taken] = queue.entries.front().wc;
-        queue.entries.pop_front();
+    for (Completion completion; taken < limit && take(queue, completion); ++taken) {
+        wc[taken] = completion.wc;
     }
-    queue.count.store(static_cast<unsigned>(queue.entries.size()));
     return taken;
 }
 
@@ -102,12 +100,9 @@ int request_notice(ibv_cq* cq, int solicited_only) {
 int next(ibv_cq_ex* cq) {
     CompletionQueue& queue = *of(cq);
     const std::lock_guard guard(Engine::get()->lock);
-    if (queue.entries.empty()) {
+    if (!take(queue, queue.current)) {
         return ENOENT;
     }
-    queue.current = queue.entries.front();
-    queue.entries.pop_front();
-    queue.count.store(static_cast<unsigned>(queue.entries.size()));
     cq->status = queue.current.wc.status;
     cq->wr_id = queue.current.wc.wr_id;
     return 0;

@@ -101,9 +101,14 @@ struct Channel {
     Notices<CompletionQueue*> events;
 };
 
+class QueuePair;
+
 struct Completion {
     ibv_wc wc{};
     std::uint64_t nanoseconds = 0;
+    // Places of a send queue that are free again when the program takes the completion.
+    QueuePair* sender = nullptr;
+    unsigned places = 0;
 };
 
 struct CompletionQueue {

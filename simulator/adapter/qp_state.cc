@@ -199,6 +199,7 @@ void QueuePair::reset() {
     requester = {};
     responder = {};
     receives_.clear();
+    taken_ = 0;
     established_ = last_reached_ = false;
     attributes = {};
     attributes.qp_state = attributes.cur_qp_state = IBV_QPS_RESET;

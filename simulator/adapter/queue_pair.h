@@ -94,6 +94,7 @@ public:
     void query(ibv_qp_attr& result, ibv_qp_init_attr& init_result) const;
     int post_send(const ibv_send_wr& request);
     int post_receive(const ibv_recv_wr& request);
+    void release(unsigned places) { taken_ -= std::min(taken_, places); }
 
     // Sends what may be sent now.
     void pump();
@@ -177,6 +178,7 @@ private:
     Requester requester;
     Responder responder;
     std::deque<ReceiveWork> receives_;
+    unsigned taken_ = 0; // places of the send queue, until their completions are taken
     bool established_ = false;
     bool last_reached_ = false;
 };

@@ -49,7 +49,7 @@ int QueuePair::post_send(const ibv_send_wr& request) {
         static_cast<unsigned>(request.num_sge) > init.cap.max_send_sge) {
         return EINVAL;
     }
-    if (requester.work.size() + requester.unreleased >= init.cap.max_send_wr) {
+    if (taken_ >= init.cap.max_send_wr) {
         return ENOMEM;
     }
     SendWork work;
@@ -73,6 +73,7 @@ int QueuePair::post_send(const ibv_send_wr& request) {
         }
     }
     requester.work.push_back(std::move(work));
+    ++taken_;
     if (state() == IBV_QPS_ERR) {
         complete(IBV_WC_WR_FLUSH_ERR);
     }
@@ -255,8 +256,8 @@ void QueuePair::complete(ibv_wc_status status) {
         requester.packet = 0;
     }
     if (told) {
+        hca::complete(*of(init.send_cq), Completion{wc, 0, this, requester.unreleased + 1}, false);
         requester.unreleased = 0;
-        hca::complete(*of(init.send_cq), wc, false);
     } else {
         ++requester.unreleased;
     }
