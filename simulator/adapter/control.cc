@@ -19,9 +19,12 @@ struct EventName {
     ibv_event_type type;
 };
 constexpr EventName kEventNames[] = {
-    {"lid", IBV_EVENT_LID_CHANGE},         {"gid", IBV_EVENT_GID_CHANGE},
-    {"pkey", IBV_EVENT_PKEY_CHANGE},       {"sm", IBV_EVENT_SM_CHANGE},
-    {"reregister", IBV_EVENT_CLIENT_REREGISTER}, {"fatal", IBV_EVENT_DEVICE_FATAL},
+    {"lid", IBV_EVENT_LID_CHANGE},
+    {"gid", IBV_EVENT_GID_CHANGE},
+    {"pkey", IBV_EVENT_PKEY_CHANGE},
+    {"sm", IBV_EVENT_SM_CHANGE},
+    {"reregister", IBV_EVENT_CLIENT_REREGISTER},
+    {"fatal", IBV_EVENT_DEVICE_FATAL},
 };
 
 int usage() {

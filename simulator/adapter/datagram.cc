@@ -75,8 +75,8 @@ void QueuePair::handle_datagram(const PacketHeader& packet, const std::uint8_t* 
     }
     if (wc.byte_len > total(work.places)) {
         wc.status = IBV_WC_LOC_LEN_ERR;
-    } else if ((packet.has(kGlobal) && !engine_.scatter(work.places, ex.qp_base.pd, 0,
-                                                        packet.grh.data(), kGrhBytes)) ||
+    } else if ((packet.has(kGlobal) &&
+                !engine_.scatter(work.places, ex.qp_base.pd, 0, packet.grh.data(), kGrhBytes)) ||
                !engine_.scatter(work.places, ex.qp_base.pd, kGrhBytes, payload, packet.payload)) {
         wc.status = IBV_WC_LOC_PROT_ERR;
     }

@@ -16,8 +16,7 @@ const char* replaced(const char* path) {
                                                                                    : path;
 }
 
-template <typename Function>
-Function next(const char* name) {
+template <typename Function> Function next(const char* name) {
     return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 

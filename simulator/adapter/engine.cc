@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <sstream>
+#include <string>
 #include <thread>
 
 namespace adaptib::hca {
@@ -24,19 +26,30 @@ const char* environment(const char* name) {
     return value == nullptr || *value == '\0' ? nullptr : value;
 }
 
-// ADAPTIB_HCA_HOST: a name, or @VARIABLE, whose number chooses among the hosts in turn.
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> parts;
+    std::istringstream stream(text);
+    for (std::string part; std::getline(stream, part, ',');) {
+        parts.push_back(part);
+    }
+    return parts;
+}
+
+// ADAPTIB_HCA_HOST: a name, or NAME,NAME...@VARIABLE, whose number chooses among them in turn.
 int chosen_host(const Topology& topology) {
-    const char* const name = environment("ADAPTIB_HCA_HOST");
-    if (name == nullptr || topology.hosts.empty()) {
+    const char* const given = environment("ADAPTIB_HCA_HOST");
+    if (given == nullptr) {
         return topology.hosts.empty() ? -1 : 0;
     }
-    if (*name != '@') {
-        return topology.host(name);
+    const std::string text = given;
+    const std::size_t at = text.find('@');
+    const std::vector<std::string> names = split(text.substr(0, at));
+    if (names.empty()) {
+        return -1;
     }
-    const char* const number = environment(name + 1);
-    return number == nullptr ? 0
-                             : static_cast<int>(std::strtoul(number, nullptr, 10) %
-                                                topology.hosts.size());
+    const char* const number = at == std::string::npos ? nullptr : environment(given + at + 1);
+    const std::size_t turn = number == nullptr ? 0 : std::strtoul(number, nullptr, 10);
+    return topology.host(names[turn % names.size()]);
 }
 
 } // namespace

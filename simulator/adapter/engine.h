@@ -34,8 +34,8 @@ public:
     const Topology topology;
     const std::vector<Device*>& devices() const { return devices_; }
 
-    void start();  // at the first open device
-    void stop();   // at the end of the process
+    void start(); // at the first open device
+    void stop();  // at the end of the process
     // Handles packets and timers.
     void progress();
     void progress_if_free();

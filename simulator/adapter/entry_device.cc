@@ -49,8 +49,7 @@ const PortDescription* find_port(ibv_context* context, std::uint32_t index) {
     return index == 0 || index > ports.size() ? nullptr : &ports[index - 1];
 }
 
-int query_port(ibv_context* context, std::uint8_t index, ibv_port_attr* result,
-               std::size_t size) {
+int query_port(ibv_context* context, std::uint8_t index, ibv_port_attr* result, std::size_t size) {
     const PortDescription* const port = find_port(context, index);
     if (port == nullptr) {
         return EINVAL;

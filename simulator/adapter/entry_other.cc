@@ -13,25 +13,54 @@ extern "C" {
 bool verbs_allow_disassociate_destroy = false;
 
 const char* ibv_wc_status_str(ibv_wc_status status) {
-    static const char* const kNames[] = {
-        "success", "local length error", "local QP operation error", "local EE context operation error",
-        "local protection error", "Work Request Flushed Error", "memory management operation error",
-        "bad response error", "local access error", "remote invalid request error",
-        "remote access error", "remote operation error", "transport retry counter exceeded",
-        "RNR retry counter exceeded", "local RDD violation error", "remote invalid RD request",
-        "aborted error", "invalid EE context number", "invalid EE context state", "fatal error",
-        "response timeout error", "general error", "TM error", "TM software rendezvous"};
+    static const char* const kNames[] = {"success",
+                                         "local length error",
+                                         "local QP operation error",
+                                         "local EE context operation error",
+                                         "local protection error",
+                                         "Work Request Flushed Error",
+                                         "memory management operation error",
+                                         "bad response error",
+                                         "local access error",
+                                         "remote invalid request error",
+                                         "remote access error",
+                                         "remote operation error",
+                                         "transport retry counter exceeded",
+                                         "RNR retry counter exceeded",
+                                         "local RDD violation error",
+                                         "remote invalid RD request",
+                                         "aborted error",
+                                         "invalid EE context number",
+                                         "invalid EE context state",
+                                         "fatal error",
+                                         "response timeout error",
+                                         "general error",
+                                         "TM error",
+                                         "TM software rendezvous"};
     return static_cast<std::size_t>(status) < std::size(kNames) ? kNames[status] : "unknown";
 }
 
 const char* ibv_event_type_str(ibv_event_type event) {
-    static const char* const kNames[] = {
-        "CQ error", "local work queue catastrophic error", "invalid request local work queue error",
-        "local access violation work queue error", "communication established",
-        "send queue drained", "path migrated", "path migration request error",
-        "local catastrophic error", "port active", "port error", "LID change",
-        "P_Key change", "SM change", "SRQ catastrophic error", "SRQ limit reached",
-        "last WQE reached", "client reregistration", "GID table change", "WQ fatal"};
+    static const char* const kNames[] = {"CQ error",
+                                         "local work queue catastrophic error",
+                                         "invalid request local work queue error",
+                                         "local access violation work queue error",
+                                         "communication established",
+                                         "send queue drained",
+                                         "path migrated",
+                                         "path migration request error",
+                                         "local catastrophic error",
+                                         "port active",
+                                         "port error",
+                                         "LID change",
+                                         "P_Key change",
+                                         "SM change",
+                                         "SRQ catastrophic error",
+                                         "SRQ limit reached",
+                                         "last WQE reached",
+                                         "client reregistration",
+                                         "GID table change",
+                                         "WQ fatal"};
     return static_cast<std::size_t>(event) < std::size(kNames) ? kNames[event] : "unknown";
 }
 
@@ -122,17 +151,17 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, std::uint8_t
 } // extern "C"
 
 // Arguments do not matter to those that fail, nor do the header's types.
-#define ADAPTIB_ABSENT(name) \
-    extern "C" int adaptib_absent_##name() __asm__(#name); \
-    int adaptib_absent_##name() { \
-        errno = EOPNOTSUPP; \
-        return EOPNOTSUPP; \
+#define ADAPTIB_ABSENT(name)                                                                       \
+    extern "C" int adaptib_absent_##name() __asm__(#name);                                         \
+    int adaptib_absent_##name() {                                                                  \
+        errno = EOPNOTSUPP;                                                                        \
+        return EOPNOTSUPP;                                                                         \
     }
-#define ADAPTIB_ABSENT_OBJECT(name) \
-    extern "C" void* adaptib_absent_##name() __asm__(#name); \
-    void* adaptib_absent_##name() { \
-        errno = EOPNOTSUPP; \
-        return nullptr; \
+#define ADAPTIB_ABSENT_OBJECT(name)                                                                \
+    extern "C" void* adaptib_absent_##name() __asm__(#name);                                       \
+    void* adaptib_absent_##name() {                                                                \
+        errno = EOPNOTSUPP;                                                                        \
+        return nullptr;                                                                            \
     }
 
 ADAPTIB_ABSENT_OBJECT(ibv_reg_dmabuf_mr)

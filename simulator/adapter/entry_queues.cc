@@ -15,8 +15,7 @@ namespace {
 pthread_mutex_t acknowledged_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
 
-template <typename Result>
-Result* refuse(int error) {
+template <typename Result> Result* refuse(int error) {
     errno = error;
     return nullptr;
 }
@@ -137,8 +136,9 @@ void add_read_calls(ibv_cq_ex& cq) {
 }
 
 ibv_cq_ex* create_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
-    constexpr std::uint64_t kKnown = IBV_CREATE_CQ_SUP_WC_FLAGS & ~(
-        IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO);
+    constexpr std::uint64_t kKnown =
+        IBV_CREATE_CQ_SUP_WC_FLAGS &
+        ~(IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO);
     if ((wanted->wc_flags & ~kKnown) != 0) {
         return refuse<ibv_cq_ex>(EOPNOTSUPP);
     }
@@ -217,8 +217,8 @@ void add_queue_calls(verbs_context& verbs) {
         const std::lock_guard guard(Engine::get()->lock);
         SharedReceiveQueue& queue = *of(srq);
         for (; list != nullptr; list = list->next) {
-            const bool wide = list->num_sge < 0 ||
-                              static_cast<unsigned>(list->num_sge) > queue.max_sge;
+            const bool wide =
+                list->num_sge < 0 || static_cast<unsigned>(list->num_sge) > queue.max_sge;
             if (wide || queue.work.size() >= queue.max_wr) {
                 *bad = list;
                 return wide ? EINVAL : ENOMEM;
@@ -369,8 +369,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* wanted) {
     if (device.max_srq == 0) {
         return refuse<ibv_srq>(EOPNOTSUPP);
     }
-    if (wanted->attr.max_wr == 0 ||
-        wanted->attr.max_wr > static_cast<unsigned>(device.max_qp_wr) ||
+    if (wanted->attr.max_wr == 0 || wanted->attr.max_wr > static_cast<unsigned>(device.max_qp_wr) ||
         wanted->attr.max_sge > static_cast<unsigned>(device.max_sge)) {
         return refuse<ibv_srq>(EINVAL);
     }
@@ -390,8 +389,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* wanted) {
 int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* wanted, int mask) {
     const std::lock_guard guard(Engine::get()->lock);
     SharedReceiveQueue& queue = *of(srq);
-    const auto most =
-        static_cast<unsigned>(of(srq->context)->device->description->max_qp_wr);
+    const auto most = static_cast<unsigned>(of(srq->context)->device->description->max_qp_wr);
     if ((mask & IBV_SRQ_MAX_WR) != 0) {
         if (wanted->max_wr < queue.work.size() || wanted->max_wr > most) {
             return EINVAL;

@@ -26,8 +26,7 @@
 namespace adaptib::hca {
 
 // Notices for a program: a queue, and a file that is readable while it holds something.
-template <typename Notice>
-class Notices {
+template <typename Notice> class Notices {
 public:
     Notices() : file_(eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC)) {}
     ~Notices() { close(file_); }
@@ -55,8 +54,7 @@ public:
         return true;
     }
     // Removes the notices of an object that is about to go.
-    template <typename Predicate>
-    void forget(Predicate about) {
+    template <typename Predicate> void forget(Predicate about) {
         for (auto left = std::erase_if(queue_, about); left > 0; --left) {
             await();
         }

@@ -66,9 +66,9 @@ struct PacketHeader {
     std::uint32_t qkey = 0;
     std::uint32_t immediate = 0; // network's byte order
     std::uint32_t rkey = 0;
-    std::uint32_t payload = 0;   // bytes behind the header
+    std::uint32_t payload = 0; // bytes behind the header
     std::uint64_t address = 0;
-    std::uint64_t length = 0;    // of the whole read or write
+    std::uint64_t length = 0; // of the whole read or write
     std::uint64_t swap_or_add = 0;
     std::uint64_t compare_or_old = 0;
     std::array<std::uint8_t, kGrhBytes> grh{};

@@ -12,8 +12,8 @@ bool same_partition(std::uint16_t a, std::uint16_t b) {
 }
 
 void fill_grh(PacketHeader& header, const ibv_global_route& route, const Gid& source) {
-    const std::uint32_t words = 6U << 28 | std::uint32_t{route.traffic_class} << 20 |
-                                (route.flow_label & 0xfffff);
+    const std::uint32_t words =
+        6U << 28 | std::uint32_t{route.traffic_class} << 20 | (route.flow_label & 0xfffff);
     for (int byte = 0; byte < 4; ++byte) {
         header.grh[byte] = static_cast<std::uint8_t>(words >> (24 - 8 * byte));
     }
@@ -52,8 +52,8 @@ bool QueuePair::address_packet(PacketHeader& header, const ibv_ah_attr& path,
         fill_grh(header, path.grh, from.gids[index < from.gids.size() ? index : 0]);
     }
     if (!from.ethernet) {
-        header.source_lid = static_cast<std::uint16_t>(
-            from.lid + (path.src_path_bits & ((1U << from.lmc) - 1)));
+        header.source_lid =
+            static_cast<std::uint16_t>(from.lid + (path.src_path_bits & ((1U << from.lmc) - 1)));
         header.target_lid = path.dlid;
         to = engine_.topology.by_lid(path.dlid);
     }

@@ -20,25 +20,26 @@ constexpr int kRunning = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PAT
 constexpr int kDatagram = IBV_QP_CUR_STATE | IBV_QP_QKEY;
 constexpr int kPlace = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 constexpr int kDrained = kRunning | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                         IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX;
+                         IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+                         IBV_QP_PKEY_INDEX;
 
 constexpr Move kMoves[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, {kPlace | IBV_QP_ACCESS_FLAGS, kPlace | IBV_QP_QKEY}, {0, 0}},
     {IBV_QPS_INIT, IBV_QPS_INIT, {0, 0}, {kPlace | IBV_QP_ACCESS_FLAGS, kPlace | IBV_QP_QKEY}},
-    {IBV_QPS_INIT, IBV_QPS_RTR,
+    {IBV_QPS_INIT,
+     IBV_QPS_RTR,
      {IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
           IBV_QP_MIN_RNR_TIMER,
       0},
      {IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
-    {IBV_QPS_RTR, IBV_QPS_RTS,
+    {IBV_QPS_RTR,
+     IBV_QPS_RTS,
      {IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
           IBV_QP_MAX_QP_RD_ATOMIC,
       IBV_QP_SQ_PSN},
      {kRunning, kDatagram}},
     {IBV_QPS_RTS, IBV_QPS_RTS, {0, 0}, {kRunning, kDatagram}},
-    {IBV_QPS_RTS, IBV_QPS_SQD, {0, 0},
-     {IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
+    {IBV_QPS_RTS, IBV_QPS_SQD, {0, 0}, {IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
     {IBV_QPS_SQD, IBV_QPS_RTS, {0, 0}, {kRunning, kDatagram}},
     {IBV_QPS_SQD, IBV_QPS_SQD, {0, 0}, {kDrained, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
     {IBV_QPS_SQE, IBV_QPS_RTS, {0, 0}, {kRunning, kDatagram}},
@@ -88,8 +89,8 @@ int QueuePair::check_move(const ibv_qp_attr&, int mask, ibv_qp_state from, ibv_q
     const int kind = reliable() ? 0 : 1;
     for (const Move& move : kMoves) {
         if (move.from == from && move.to == to) {
-            const int known = IBV_QP_STATE | IBV_QP_CUR_STATE | move.needs[kind] |
-                              move.allows[kind];
+            const int known =
+                IBV_QP_STATE | IBV_QP_CUR_STATE | move.needs[kind] | move.allows[kind];
             const bool whole = (mask & move.needs[kind]) == move.needs[kind];
             return whole && (mask & ~known) == 0 ? 0 : EINVAL;
         }
@@ -104,8 +105,7 @@ int QueuePair::check_values(const ibv_qp_attr& wanted, int mask) const {
     if ((mask & IBV_QP_PORT) != 0 && (port_index == 0 || port_index > device.ports.size())) {
         return EINVAL;
     }
-    if ((mask & IBV_QP_PKEY_INDEX) != 0 &&
-        wanted.pkey_index >= port(port_index).pkeys.size()) {
+    if ((mask & IBV_QP_PKEY_INDEX) != 0 && wanted.pkey_index >= port(port_index).pkeys.size()) {
         return EINVAL;
     }
     if ((mask & IBV_QP_PATH_MTU) != 0 &&

@@ -21,20 +21,18 @@ namespace adaptib::hca {
 class Engine;
 
 struct SendWork {
-    ibv_send_wr request{};           // without its lists
+    ibv_send_wr request{}; // without its lists
     std::vector<ibv_sge> places;
-    std::vector<std::uint8_t> data;  // of an inline request
-    ibv_ah_attr address{};           // of a datagram
+    std::vector<std::uint8_t> data; // of an inline request
+    ibv_ah_attr address{};          // of a datagram
     std::uint64_t length = 0;
-    std::uint64_t received = 0;      // bytes of a read
+    std::uint64_t received = 0; // bytes of a read
     std::uint32_t first_psn = 0;
-    std::uint32_t packets = 1;       // numbers that it takes
+    std::uint32_t packets = 1; // numbers that it takes
     bool numbered = false;
     bool signaled = false;
 
-    bool reads() const {
-        return request.opcode == IBV_WR_RDMA_READ || atomic();
-    }
+    bool reads() const { return request.opcode == IBV_WR_RDMA_READ || atomic(); }
     bool atomic() const {
         return request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
                request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -55,10 +53,10 @@ struct AtomicAnswer {
 
 struct Requester {
     std::deque<SendWork> work;
-    std::size_t index = 0;     // of the request to send next
-    std::uint32_t packet = 0;  // in it
+    std::size_t index = 0;    // of the request to send next
+    std::uint32_t packet = 0; // in it
     std::uint32_t next_psn = 0;
-    unsigned unreleased = 0;   // places that completed, unsignaled
+    unsigned unreleased = 0; // places that completed, unsignaled
     int retries_left = 0;
     int rnr_left = 0;
     std::int64_t deadline = 0; // ns; 0: none
@@ -70,11 +68,11 @@ struct Responder {
     std::deque<AtomicAnswer> atomics;
     std::uint32_t expected = 0;
     bool nak_sent = false;
-    bool within = false;        // a message of several packets
+    bool within = false; // a message of several packets
     ReceiveWork receive;
-    std::uint64_t placed = 0;   // bytes of it
+    std::uint64_t placed = 0; // bytes of it
     bool has_receive = false;
-    std::uint64_t address = 0;  // of a write
+    std::uint64_t address = 0; // of a write
     std::uint64_t length = 0;
     std::uint32_t rkey = 0;
     std::vector<std::uint8_t> held; // first packet of a scrambled write
@@ -112,7 +110,7 @@ public:
     ibv_qp_init_attr init{};
     ibv_qp_attr attributes{};
     unsigned async_delivered = 0;
-    bool queued = false; // in the engine's list of those that have something to send
+    bool queued = false;            // in the engine's list of those that have something to send
     std::vector<ibv_send_wr> batch; // of ibv_wr_start
     std::deque<std::vector<ibv_sge>> batch_places;
     std::deque<std::vector<std::uint8_t>> batch_data;

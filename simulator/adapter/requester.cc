@@ -8,13 +8,13 @@
 namespace adaptib::hca {
 namespace {
 
-constexpr int kWindow = 64;      // packets that may wait for an acknowledgement
+constexpr int kWindow = 64; // packets that may wait for an acknowledgement
 constexpr unsigned kAckEvery = 16;
 
 // Waits that the RNR timer codes mean, in units of 10 us (IBA vol. 1, table 45).
-constexpr std::uint32_t kRnrTimers[32] = {65536, 1,   2,   3,   4,    6,    8,    12,
-                                          16,    24,  32,  48,  64,   96,   128,  192,
-                                          256,   384, 512, 768, 1024, 1536, 2048, 3072,
+constexpr std::uint32_t kRnrTimers[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                          16,    24,   32,   48,    64,    96,    128,   192,
+                                          256,   384,  512,  768,   1024,  1536,  2048,  3072,
                                           4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
@@ -85,9 +85,7 @@ bool QueuePair::unsent() const {
                                           requester.index < requester.work.size());
 }
 
-bool QueuePair::waits() const {
-    return requester.deadline != 0 || requester.rnr_until != 0;
-}
+bool QueuePair::waits() const { return requester.deadline != 0 || requester.rnr_until != 0; }
 
 void QueuePair::pump() {
     if (attributes.port_num == 0 || engine_.port_silent(port(attributes.port_num).number)) {
@@ -178,13 +176,13 @@ bool QueuePair::send_packet(SendWork& work) {
     } else {
         steps = 1;
         const std::uint64_t offset = std::uint64_t{requester.packet} * mtu();
-        header.payload = static_cast<std::uint32_t>(
-            std::min<std::uint64_t>(mtu(), work.length - offset));
+        header.payload =
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(mtu(), work.length - offset));
         const bool last = requester.packet + 1 == work.packets;
-        header.kind = request.opcode == IBV_WR_RDMA_WRITE ||
-                              request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM
-                          ? PacketKind::write
-                          : PacketKind::send;
+        header.kind =
+            request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM
+                ? PacketKind::write
+                : PacketKind::send;
         header.flags = static_cast<std::uint8_t>(
             (requester.packet == 0 ? kFirst : 0) | (last ? kLast | kAckRequest : 0) |
             (requester.packet % kAckEvery == kAckEvery - 1 ? kAckRequest : 0));
@@ -235,8 +233,7 @@ void QueuePair::go_back() {
 void QueuePair::progressed() {
     requester.retries_left = attributes.retry_cnt;
     requester.rnr_left = attributes.rnr_retry;
-    requester.deadline =
-        outstanding() && attributes.timeout != 0 ? now_ns() + timeout() : 0;
+    requester.deadline = outstanding() && attributes.timeout != 0 ? now_ns() + timeout() : 0;
 }
 
 // Completes the oldest request.

@@ -128,8 +128,7 @@ bool QueuePair::execute(const PacketHeader& packet, const std::uint8_t* payload)
         if (packet.kind == PacketKind::read_request && packet.length > 0) {
             packets = (packet.length + mtu() - 1) / mtu();
         }
-        responder.expected =
-            static_cast<std::uint32_t>(responder.expected + packets) & kPsnMask;
+        responder.expected = static_cast<std::uint32_t>(responder.expected + packets) & kPsnMask;
         responder.within = packet.kind <= PacketKind::write && !packet.has(kLast);
     }
     return done;
@@ -279,8 +278,8 @@ bool QueuePair::execute_atomic(const PacketHeader& packet) {
         refuse(packet, Syndrome::invalid_request);
         return false;
     }
-    std::uint8_t* const memory = engine_.memory(packet.rkey, ex.qp_base.pd, packet.address, 8,
-                                                IBV_ACCESS_REMOTE_ATOMIC);
+    std::uint8_t* const memory =
+        engine_.memory(packet.rkey, ex.qp_base.pd, packet.address, 8, IBV_ACCESS_REMOTE_ATOMIC);
     if (memory == nullptr) {
         refuse(packet, Syndrome::remote_access_error);
         return false;

@@ -46,8 +46,8 @@ struct Inbox {
 // Faults and changes of a port, as `control` sets them.
 struct PortState {
     std::atomic<std::uint8_t> down;
-    std::atomic<std::uint8_t> silent;       // its device does nothing any more, and says nothing
-    std::atomic<std::uint32_t> loss;        // packets of a million that vanish on arrival
+    std::atomic<std::uint8_t> silent; // its device does nothing any more, and says nothing
+    std::atomic<std::uint32_t> loss;  // packets of a million that vanish on arrival
 };
 
 // An asynchronous event (an ibv_event_type) of a port, numbered from 1.

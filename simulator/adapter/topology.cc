@@ -56,8 +56,7 @@ private:
         }
     }
 
-    template <typename Set>
-    void settings(std::istringstream& words, Set set) {
+    template <typename Set> void settings(std::istringstream& words, Set set) {
         for (std::string word; words >> word;) {
             const std::size_t equals = word.find('=');
             if (equals == std::string::npos) {
@@ -102,30 +101,49 @@ private:
     void device_setting(DeviceDescription& device, const std::string& key,
                         const std::string& value) {
         const int count = static_cast<int>(number(value, 1U << 24));
-        if (key == "max_sge") device.max_sge = count;
-        else if (key == "max_inline") device.max_inline = static_cast<unsigned>(count);
-        else if (key == "max_reads") device.max_reads = count;
-        else if (key == "max_qp") device.max_qp = count;
-        else if (key == "max_qp_wr") device.max_qp_wr = count;
-        else if (key == "max_cqe") device.max_cqe = count;
-        else if (key == "max_srq") device.max_srq = count;
-        else if (key == "in_order") device.data_in_order = count != 0;
-        else if (key == "scrambled_writes") device.scrambled_writes = count != 0;
-        else fail("no setting of a device: " + key);
+        if (key == "max_sge")
+            device.max_sge = count;
+        else if (key == "max_inline")
+            device.max_inline = static_cast<unsigned>(count);
+        else if (key == "max_reads")
+            device.max_reads = count;
+        else if (key == "max_qp")
+            device.max_qp = count;
+        else if (key == "max_qp_wr")
+            device.max_qp_wr = count;
+        else if (key == "max_cqe")
+            device.max_cqe = count;
+        else if (key == "max_srq")
+            device.max_srq = count;
+        else if (key == "in_order")
+            device.data_in_order = count != 0;
+        else if (key == "scrambled_writes")
+            device.scrambled_writes = count != 0;
+        else
+            fail("no setting of a device: " + key);
     }
 
     void port_setting(PortDescription& port, const std::string& key, const std::string& value) {
         if (key == "link" && (value == "infiniband" || value == "ethernet")) {
             port.ethernet = value == "ethernet";
-        } else if (key == "lid") port.lid = static_cast<std::uint16_t>(number(value, 0xbfff));
-        else if (key == "lmc") port.lmc = static_cast<std::uint8_t>(number(value, 7));
-        else if (key == "sl") port.sl = static_cast<std::uint8_t>(number(value, 15));
-        else if (key == "mtu") port.max_mtu = port.active_mtu = mtu(value);
-        else if (key == "active_mtu") port.active_mtu = mtu(value);
-        else if (key == "rate") port.gigabits = number(value, 1000);
-        else if (key == "pkeys") pkeys(port, value);
-        else if (key == "gid") port.gids.push_back(gid(value));
-        else fail("no setting of a port: " + key + "=" + value);
+        } else if (key == "lid")
+            port.lid = static_cast<std::uint16_t>(number(value, 0xbfff));
+        else if (key == "lmc")
+            port.lmc = static_cast<std::uint8_t>(number(value, 7));
+        else if (key == "sl")
+            port.sl = static_cast<std::uint8_t>(number(value, 15));
+        else if (key == "mtu")
+            port.max_mtu = port.active_mtu = mtu(value);
+        else if (key == "active_mtu")
+            port.active_mtu = mtu(value);
+        else if (key == "rate")
+            port.gigabits = number(value, 1000);
+        else if (key == "pkeys")
+            pkeys(port, value);
+        else if (key == "gid")
+            port.gids.push_back(gid(value));
+        else
+            fail("no setting of a port: " + key + "=" + value);
     }
 
     unsigned mtu(const std::string& text) const {

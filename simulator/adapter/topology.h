@@ -23,15 +23,15 @@ struct TopologyError : std::runtime_error {
 };
 
 struct PortDescription {
-    unsigned number = 1;         // place in the file, from 0, over all hosts
-    unsigned device = 0;         // place of its device in the file
-    std::uint8_t index = 1;      // as programs name it, from 1
+    unsigned number = 1;    // place in the file, from 0, over all hosts
+    unsigned device = 0;    // place of its device in the file
+    std::uint8_t index = 1; // as programs name it, from 1
     bool ethernet = false;
-    std::uint16_t lid = 0;       // lowest of 2^lmc
+    std::uint16_t lid = 0; // lowest of 2^lmc
     std::uint8_t lmc = 0;
     std::uint8_t sl = 0;
-    unsigned max_mtu = 4096;     // bytes
-    unsigned active_mtu = 4096;  // bytes
+    unsigned max_mtu = 4096;    // bytes
+    unsigned active_mtu = 4096; // bytes
     unsigned gigabits = 100;
     std::uint64_t guid = 0;
     std::vector<std::uint16_t> pkeys;
@@ -44,12 +44,12 @@ struct DeviceDescription {
     std::uint64_t guid = 0;
     int max_sge = 30;
     unsigned max_inline = 256;
-    int max_reads = 16;          // outstanding, of a queue pair
+    int max_reads = 16; // outstanding, of a queue pair
     int max_qp = 8000;
     int max_qp_wr = 16384;
     int max_cqe = 262144;
-    int max_srq = 1024;          // 0: none
-    bool data_in_order = true;   // answer of ibv_query_qp_data_in_order
+    int max_srq = 1024;            // 0: none
+    bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
     bool scrambled_writes = false; // the first packet of a write is placed last
     std::vector<PortDescription> ports;
 };
