@@ -42,3 +42,51 @@ hca_pair() {
     status=$?
     wait "$server" && [ "$status" = 0 ]
 }
+
+# Jobs with faults: name|device settings|millionths of packets lost|port that goes down and up
+hca_faults=(
+    'scrambled|in_order=0 scrambled_writes=1|0|'
+    'loss||3000|'
+    'flap||0|b/v0:1'
+)
+
+# hca_fault "SETTINGS|LOSS|PORT": runs a job of four ranks whose data is checked, meanwhile the fault
+hca_fault() {
+    local settings loss port device control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
+    IFS='|' read -r settings loss port <<<"$1"
+    sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
+    for device in {a,b,c,d}/v{0,1}:1; do
+        "$control" "$device" loss "$loss" || return
+    done
+    local flaps= status
+    if [ -n "$port" ]; then
+        hca_flap "$control" "$port" &
+        flaps=$!
+    fi
+    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${adaptib_mca[@]}" \
+        "$build_root/release/test/mpi/random_traffic" 1 200
+    status=$?
+    [ -z "$flaps" ] || wait "$flaps" || status=1
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    return "$status"
+}
+
+hca_flap() {
+    local count
+    sleep 0.8 # until the job runs
+    for count in 1 2 3; do
+        "$1" "$2" down && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
+    done
+}
+
+# hca_ucx TEST: a test of UCX between two hosts, over reliable connections and datagrams
+hca_ucx() {
+    local -x LD_LIBRARY_PATH=$hca_library UCX_NET_DEVICES=v0:1 UCX_TLS=rc_verbs,ud_verbs,self server
+    local -x LD_PRELOAD=$hca_library/libadaptib_hca_files.so
+    ADAPTIB_HCA_HOST=a timeout 60 ucx_perftest -p 18790 &
+    server=$!
+    sleep 1
+    ADAPTIB_HCA_HOST=b timeout 60 ucx_perftest localhost -p 18790 -t "$1" -n 1000 -s 40000 || return
+    wait "$server"
+}

@@ -45,6 +45,7 @@ ibverbs-providers   verbs vm
 ibverbs-utils       hca vm
 rdmacm-utils        vm
 perftest            hca vm
+ucx-utils           hca
 iproute2            vm
 debootstrap         chroot
 clang-tidy          tidy
