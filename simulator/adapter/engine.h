@@ -62,8 +62,10 @@ public:
     // Copy to or from a list, from an offset on. false: a local protection error.
     bool scatter(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::uint64_t offset,
                  const std::uint8_t* data, std::uint64_t length) const;
+    // again: the packet was sent before. The peer may have it already and the program may thus have
+    // unmapped the memory, which a real adapter would hold pinned.
     bool gather(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::uint64_t offset,
-                std::uint8_t* data, std::uint64_t length) const;
+                std::uint8_t* data, std::uint64_t length, bool again = false) const;
 
 private:
     struct Kept {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Keys, access rights and copies (IBA vol. 1, 10.6).
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <cstring>
 
 #include "engine.h"
@@ -65,6 +68,15 @@ bool each_piece(const Engine& engine, const std::vector<ibv_sge>& places, const 
     return done == length;
 }
 
+// Zeros where nothing is mapped any more.
+void copy_if_mapped(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
+    const iovec local{to, bytes};
+    const iovec remote{const_cast<std::uint8_t*>(from), bytes};
+    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(bytes)) {
+        std::memset(to, 0, bytes);
+    }
+}
+
 } // namespace
 
 bool Engine::scatter(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::uint64_t offset,
@@ -76,10 +88,11 @@ bool Engine::scatter(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::
 }
 
 bool Engine::gather(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::uint64_t offset,
-                    std::uint8_t* data, std::uint64_t length) const {
+                    std::uint8_t* data, std::uint64_t length, bool again) const {
     return each_piece(*this, places, pd, offset, length, 0,
-                      [data](const std::uint8_t* memory, std::uint64_t at, std::uint64_t bytes) {
-                          std::memcpy(data + at, memory, bytes);
+                      [=](const std::uint8_t* memory, std::uint64_t at, std::uint64_t bytes) {
+                          again ? copy_if_mapped(data + at, memory, bytes)
+                                : static_cast<void>(std::memcpy(data + at, memory, bytes));
                       });
 }
 

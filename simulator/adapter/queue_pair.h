@@ -29,6 +29,7 @@ struct SendWork {
     std::uint64_t received = 0; // bytes of a read
     std::uint32_t first_psn = 0;
     std::uint32_t packets = 1; // numbers that it takes
+    std::uint32_t sent = 0;    // of them, at least once
     bool numbered = false;
     bool signaled = false;
 

@@ -196,7 +196,8 @@ bool QueuePair::send_packet(SendWork& work) {
         }
         if ((request.send_flags & IBV_SEND_INLINE) != 0) {
             std::memcpy(payload, work.data.data() + offset, header.payload);
-        } else if (!engine_.gather(work.places, ex.qp_base.pd, offset, payload, header.payload)) {
+        } else if (!engine_.gather(work.places, ex.qp_base.pd, offset, payload, header.payload,
+                                   requester.packet < work.sent)) {
             // Those before it come to their end first.
             if (requester.index == 0) {
                 fail(IBV_WC_LOC_PROT_ERR);
@@ -212,6 +213,7 @@ bool QueuePair::send_packet(SendWork& work) {
         requester.deadline = now_ns() + timeout();
     }
     requester.packet += steps;
+    work.sent = std::max(work.sent, requester.packet);
     if (requester.packet >= work.packets) {
         ++requester.index;
         requester.packet = 0;

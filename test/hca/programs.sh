@@ -46,7 +46,7 @@ hca_pair() {
 # Jobs with faults: name|device settings|millionths of packets lost|port that goes down and up
 hca_faults=(
     'scrambled|in_order=0 scrambled_writes=1|0|'
-    'loss||3000|'
+    'loss||1000|'
     'flap||0|b/v0:1'
 )
 
