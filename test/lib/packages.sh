@@ -43,9 +43,10 @@ cpio                vm
 kmod                vm
 rdma-core           vm
 ibverbs-providers   verbs vm
-ibverbs-utils       vm
+ibverbs-utils       hca vm
 rdmacm-utils        vm
-perftest            vm
+perftest            hca vm
+ucx-utils           hca
 iproute2            vm
 debootstrap         chroot
 clang-tidy          tidy

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Command: faults and events from outside while programs run. README.md, "Faults".
+#include <infiniband/verbs.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "shared.h"
+#include "topology.h"
+
+namespace adaptib::hca {
+namespace {
+
+struct EventName {
+    const char* name;
+    ibv_event_type type;
+};
+constexpr EventName kEventNames[] = {
+    {"lid", IBV_EVENT_LID_CHANGE},
+    {"gid", IBV_EVENT_GID_CHANGE},
+    {"pkey", IBV_EVENT_PKEY_CHANGE},
+    {"sm", IBV_EVENT_SM_CHANGE},
+    {"reregister", IBV_EVENT_CLIENT_REREGISTER},
+    {"fatal", IBV_EVENT_DEVICE_FATAL},
+};
+
+int usage() {
+    std::fprintf(stderr, "usage: adaptib_hca_control HOST/DEVICE:PORT "
+                         "down|up|silent|loss MILLIONTHS|event NAME\n");
+    return 2;
+}
+
+// Number of the port that HOST/DEVICE:PORT names; -1 if there is none.
+int find_port(const Topology& topology, const std::string& name) {
+    const std::size_t slash = name.find('/');
+    const std::size_t colon = name.find(':', slash);
+    if (slash == std::string::npos || colon == std::string::npos) {
+        return -1;
+    }
+    const int device =
+        topology.device(name.substr(0, slash), name.substr(slash + 1, colon - slash - 1));
+    const unsigned long index = std::strtoul(name.c_str() + colon + 1, nullptr, 10);
+    if (device < 0 || index == 0 ||
+        index > topology.devices[static_cast<std::size_t>(device)].ports.size()) {
+        return -1;
+    }
+    return static_cast<int>(
+        topology.devices[static_cast<std::size_t>(device)].ports[index - 1].number);
+}
+
+int act(Shared& shared, unsigned port, const std::string& what, const char* argument) {
+    PortState& state = shared.state().ports[port];
+    if (what == "down" || what == "up") {
+        state.down = what == "down" ? 1 : 0;
+        state.silent = 0;
+        shared.raise(port, what == "down" ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
+        return 0;
+    }
+    if (what == "silent") {
+        state.silent = 1;
+        return 0;
+    }
+    if (argument == nullptr) {
+        return usage();
+    }
+    if (what == "loss") {
+        state.loss = static_cast<std::uint32_t>(std::strtoul(argument, nullptr, 10));
+        return 0;
+    }
+    for (const EventName& event : kEventNames) {
+        if (what == "event" && std::strcmp(argument, event.name) == 0) {
+            shared.raise(port, event.type);
+            return 0;
+        }
+    }
+    return usage();
+}
+
+int control(int argc, char** argv) {
+    const char* const path = std::getenv("ADAPTIB_HCA_TOPOLOGY");
+    if (argc < 3 || path == nullptr) {
+        return usage();
+    }
+    const Topology topology = parse_topology(path);
+    const int port = find_port(topology, argv[1]);
+    if (port < 0) {
+        std::fprintf(stderr, "%s: no port %s\n", path, argv[1]);
+        return 1;
+    }
+    Shared shared(shared_path(path));
+    return act(shared, static_cast<unsigned>(port), argv[2], argc > 3 ? argv[3] : nullptr);
+}
+
+} // namespace
+} // namespace adaptib::hca
+
+int main(int argc, char** argv) {
+    try {
+        return adaptib::hca::control(argc, argv);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "adaptib_hca_control: %s\n", error.what());
+        return 1;
+    }
+}

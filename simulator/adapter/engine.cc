@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Start, the thread, packets in and out, events of the fabric.
+#include "engine.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace adaptib::hca {
+namespace {
+
+constexpr std::int64_t kPollingPause = 200'000; // ns
+constexpr std::int64_t kTimerTick = 1'000'000;
+constexpr std::int64_t kKeptLimit = 500'000'000; // then a packet to a full inbox is lost
+constexpr std::size_t kKeptPackets = 32;
+
+const char* environment(const char* name) {
+    const char* const value = std::getenv(name);
+    return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> parts;
+    std::istringstream stream(text);
+    for (std::string part; std::getline(stream, part, ',');) {
+        parts.push_back(part);
+    }
+    return parts;
+}
+
+// ADAPTIB_HCA_HOST: a name, or NAME,NAME...@VARIABLE, whose number chooses among them in turn.
+int chosen_host(const Topology& topology) {
+    const char* const given = environment("ADAPTIB_HCA_HOST");
+    if (given == nullptr) {
+        return topology.hosts.empty() ? -1 : 0;
+    }
+    const std::string text = given;
+    const std::size_t at = text.find('@');
+    const std::vector<std::string> names = split(text.substr(0, at));
+    if (names.empty()) {
+        return -1;
+    }
+    const char* const number = at == std::string::npos ? nullptr : environment(given + at + 1);
+    const std::size_t turn = number == nullptr ? 0 : std::strtoul(number, nullptr, 10);
+    return topology.host(names[turn % names.size()]);
+}
+
+} // namespace
+
+std::int64_t now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+Engine* Engine::get() {
+    static Engine* const engine = []() -> Engine* {
+        const char* const path = environment("ADAPTIB_HCA_TOPOLOGY");
+        if (path == nullptr) {
+            return nullptr;
+        }
+        try {
+            Topology topology = parse_topology(path);
+            const int host = chosen_host(topology);
+            if (host < 0) {
+                throw TopologyError(std::string(path) + ": ADAPTIB_HCA_HOST is no host of it");
+            }
+            return new Engine(std::move(topology), static_cast<unsigned>(host), shared_path(path));
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "virtual adapter: %s\n", error.what());
+            return nullptr;
+        }
+    }();
+    return engine;
+}
+
+Engine::Engine(Topology read, unsigned host, const std::string& path)
+    : topology(std::move(read)), shared_(std::make_unique<Shared>(path)), host_(host),
+      random_(static_cast<std::uint32_t>(now_ns())) {
+    for (std::size_t number = 0; number < topology.devices.size(); ++number) {
+        const DeviceDescription& description = topology.devices[number];
+        if (description.host != host) {
+            continue;
+        }
+        auto* const device = new Device;
+        device->description = &description;
+        device->number = static_cast<int>(number);
+        device->device.node_type = IBV_NODE_CA;
+        device->device.transport_type = IBV_TRANSPORT_IB;
+        std::snprintf(device->device.name, sizeof device->device.name, "%s",
+                      description.name.c_str());
+        std::snprintf(device->device.dev_name, sizeof device->device.dev_name, "uverbs%zu", number);
+        devices_.push_back(device);
+    }
+}
+
+void Engine::start() {
+    if (process_ != 0) {
+        return;
+    }
+    process_ = shared_->join(host_);
+    if (process_ == 0) {
+        std::fprintf(stderr, "virtual adapter: %u processes use it already\n", kProcesses - 1);
+        return;
+    }
+    events_seen_ = shared_->state().events_written.load();
+    next_number_ = random_() & 0xffff;
+    next_key_ = random_() & 0xffffff;
+    std::atexit([] { Engine::get()->stop(); });
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are for its threads
+    std::thread([this] { run(); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Engine::stop() { shared_->leave(process_); }
+
+void Engine::run() {
+    for (;;) {
+        std::int64_t pause = 0;
+        {
+            const std::lock_guard guard(lock);
+            progress();
+            pause = idle_time(now_ns());
+        }
+        if (now_ns() - polled_at_.load(std::memory_order_relaxed) < kPollingPause) {
+            const timespec span{0, std::min(pause, kPollingPause)};
+            nanosleep(&span, nullptr);
+        } else {
+            shared_->wait(process_, pause);
+        }
+    }
+}
+
+std::int64_t Engine::idle_time(std::int64_t now) const {
+    if (!kept_.empty() || !scheduled_.empty()) {
+        return 50'000;
+    }
+    for (const auto& [number, qp] : queue_pairs_) {
+        if (qp->waits()) {
+            return std::max<std::int64_t>(timers_at_ - now, 20'000);
+        }
+    }
+    return 100'000'000;
+}
+
+void Engine::progress_if_free() {
+    polled_at_.store(now_ns(), std::memory_order_relaxed);
+    if (lock.try_lock()) {
+        progress();
+        lock.unlock();
+    }
+}
+
+void Engine::progress() {
+    if (process_ == 0) {
+        return;
+    }
+    for (unsigned budget = kInboxSlots; budget > 0; --budget) {
+        const Slot* const slot = shared_->front(process_);
+        if (slot == nullptr) {
+            break;
+        }
+        handle(*slot);
+        shared_->pop(process_);
+    }
+    if (!kept_.empty()) {
+        flush_kept();
+    }
+    if (!scheduled_.empty()) {
+        std::vector<QueuePair*> ready;
+        ready.swap(scheduled_);
+        for (QueuePair* qp : ready) {
+            qp->queued = false;
+            qp->pump();
+        }
+    }
+    if (events_seen_ != shared_->state().events_written.load()) {
+        fabric_events();
+    }
+    if (const std::int64_t now = now_ns(); now >= timers_at_) {
+        timers_at_ = now + kTimerTick;
+        for (const auto& [number, qp] : queue_pairs_) {
+            qp->check_timers(now);
+        }
+    }
+}
+
+void Engine::handle(const Slot& slot) {
+    const PacketHeader& packet = slot.header;
+    const std::uint32_t loss = ports()[packet.target_port].loss.load();
+    if (port_down(packet.target_port) || port_silent(packet.target_port) ||
+        (loss != 0 && random_() % 1'000'000 < loss)) {
+        return;
+    }
+    const PortDescription& port = *topology.ports[packet.target_port];
+    const auto found = queue_pairs_.find(packet.target_qpn);
+    if (found != queue_pairs_.end() && packet.payload <= port.active_mtu &&
+        found->second->uses(packet.target_port)) {
+        found->second->handle(packet, slot.payload.data());
+    }
+}
+
+bool Engine::transmit(const PacketHeader& header, const std::uint8_t* payload) {
+    if (port_down(header.source_port) || port_down(header.target_port)) {
+        return true; // and is lost
+    }
+    const unsigned process = header.target_qpn >> 16;
+    if (process >= kProcesses || shared_->state().inboxes[process].pid.load() == 0) {
+        return true;
+    }
+    const auto kept = kept_.find(process);
+    if (kept == kept_.end() && shared_->send(process, header, payload)) {
+        return true;
+    }
+    std::deque<Kept>& queue = kept_[process];
+    if (queue.size() >= kKeptPackets) {
+        return false;
+    }
+    queue.push_back({header, {payload, payload + header.payload}, now_ns()});
+    return true;
+}
+
+void Engine::flush_kept() {
+    for (auto entry = kept_.begin(); entry != kept_.end();) {
+        std::deque<Kept>& queue = entry->second;
+        while (!queue.empty() &&
+               (shared_->send(entry->first, queue.front().header, queue.front().payload.data()) ||
+                now_ns() - queue.front().since > kKeptLimit)) {
+            queue.pop_front();
+        }
+        entry = queue.empty() ? kept_.erase(entry) : std::next(entry);
+    }
+}
+
+void Engine::fabric_events() {
+    SharedState& state = shared_->state();
+    const std::uint32_t written = state.events_written.load();
+    for (; events_seen_ != written; ++events_seen_) {
+        const FabricEvent& event = state.events[events_seen_ % kEvents];
+        fabric_event(event.port.load(), static_cast<ibv_event_type>(event.type.load()));
+    }
+}
+
+void Engine::fabric_event(unsigned port, ibv_event_type type) {
+    const PortDescription& description = *topology.ports[port];
+    for (Context* context : contexts_) {
+        if (context->device->number != static_cast<int>(description.device)) {
+            continue;
+        }
+        ibv_async_event event{};
+        event.event_type = type;
+        event.element.port_num = description.index;
+        context->events.push(event);
+        context->fatal = context->fatal || type == IBV_EVENT_DEVICE_FATAL;
+    }
+    if (type == IBV_EVENT_DEVICE_FATAL) {
+        for (const auto& [number, qp] : queue_pairs_) {
+            if (of(qp->ex.qp_base.context)->fatal) {
+                qp->fail(IBV_WC_WR_FLUSH_ERR);
+            }
+        }
+    }
+}
+
+std::uint32_t Engine::new_queue_pair_number() {
+    std::uint32_t number = 0;
+    do {
+        number = (process_ << 16) | (next_number_++ & 0xffff);
+    } while (queue_pairs_.contains(number));
+    return number;
+}
+
+void Engine::remove(QueuePair* qp) {
+    queue_pairs_.erase(qp->ex.qp_base.qp_num);
+    std::erase(scheduled_, qp);
+}
+
+void Engine::schedule(QueuePair* qp) {
+    if (!qp->queued) {
+        qp->queued = true;
+        scheduled_.push_back(qp);
+    }
+}
+
+} // namespace adaptib::hca

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A queue pair: its attributes, the requester and the responder of a reliable connection, and
+// datagrams.
+//
+// Purpose: IBA vol. 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3 (states),
+// 17.2.8 (path migration).
+// The requester sends packets from (send_index, send_packet) on; what is before that and not yet
+// acknowledged waits for the peer. To go back sets the two to the oldest unacknowledged packet.
+// Ownership: the program's. Threads: under the engine's lock.
+// May touch: objects.h, packet.h, engine.h.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "objects.h"
+#include "packet.h"
+
+namespace adaptib::hca {
+
+class Engine;
+
+struct SendWork {
+    ibv_send_wr request{}; // without its lists
+    std::vector<ibv_sge> places;
+    std::vector<std::uint8_t> data; // of an inline request
+    ibv_ah_attr address{};          // of a datagram
+    std::uint64_t length = 0;
+    std::uint64_t received = 0; // bytes of a read
+    std::uint32_t first_psn = 0;
+    std::uint32_t packets = 1; // numbers that it takes
+    std::uint32_t sent = 0;    // of them, at least once
+    bool numbered = false;
+    bool signaled = false;
+
+    bool reads() const { return request.opcode == IBV_WR_RDMA_READ || atomic(); }
+    bool atomic() const {
+        return request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+               request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    }
+    std::uint32_t last_psn() const { return (first_psn + packets - 1) & kPsnMask; }
+};
+
+// Answer that waits for room on the wire.
+struct Response {
+    PacketHeader header; // of an acknowledgement, an atomic's answer, or a read's first packet
+    std::uint64_t sent = 0;
+};
+
+struct AtomicAnswer {
+    std::uint32_t psn = 0;
+    std::uint64_t old = 0;
+};
+
+struct Requester {
+    std::deque<SendWork> work;
+    std::size_t index = 0;    // of the request to send next
+    std::uint32_t packet = 0; // in it
+    std::uint32_t next_psn = 0;
+    unsigned unreleased = 0; // places that completed, unsignaled
+    int retries_left = 0;
+    int rnr_left = 0;
+    std::int64_t deadline = 0; // ns; 0: none
+    std::int64_t rnr_until = 0;
+};
+
+struct Responder {
+    std::deque<Response> answers;
+    std::deque<AtomicAnswer> atomics;
+    std::uint32_t expected = 0;
+    bool nak_sent = false;
+    bool within = false; // a message of several packets
+    ReceiveWork receive;
+    std::uint64_t placed = 0; // bytes of it
+    bool has_receive = false;
+    std::uint64_t address = 0; // of a write
+    std::uint64_t length = 0;
+    std::uint32_t rkey = 0;
+    std::vector<std::uint8_t> held; // first packet of a scrambled write
+};
+
+class QueuePair {
+public:
+    QueuePair(Engine& engine, ibv_pd* pd, const ibv_qp_init_attr& init, std::uint32_t number);
+    QueuePair(const QueuePair&) = delete;
+    QueuePair& operator=(const QueuePair&) = delete;
+
+    ibv_qp* pointer() { return &ex.qp_base; }
+    ibv_qp_state state() const { return attributes.qp_state; }
+
+    // Calls of the program. Result: 0 or an error number.
+    int modify(const ibv_qp_attr& wanted, int mask);
+    void query(ibv_qp_attr& result, ibv_qp_init_attr& init_result) const;
+    int post_send(const ibv_send_wr& request);
+    int post_receive(const ibv_recv_wr& request);
+    void release(unsigned places) { taken_ -= std::min(taken_, places); }
+
+    // Sends what may be sent now.
+    void pump();
+    void handle(const PacketHeader& packet, const std::uint8_t* payload);
+    void check_timers(std::int64_t now);
+    bool waits() const;
+    bool unsent() const;
+    // Moves to ERR and flushes. status: of the oldest request, if one failed.
+    void fail(ibv_wc_status status);
+    void raise(ibv_event_type type);
+    const PortDescription& port(std::uint8_t index) const;
+    bool uses(unsigned port_number) const;
+
+    ibv_qp_ex ex{}; // first
+    ibv_qp_init_attr init{};
+    ibv_qp_attr attributes{};
+    unsigned async_delivered = 0;
+    bool queued = false;            // in the engine's list of those that have something to send
+    std::vector<ibv_send_wr> batch; // of ibv_wr_start
+    std::deque<std::vector<ibv_sge>> batch_places;
+    std::deque<std::vector<std::uint8_t>> batch_data;
+
+private:
+    Context& context() const { return *of(ex.qp_base.context); }
+    bool reliable() const { return init.qp_type == IBV_QPT_RC; }
+    unsigned mtu() const { return 128U << attributes.path_mtu; }
+
+    // qp_state.cc
+    int check_move(const ibv_qp_attr& wanted, int mask, ibv_qp_state from, ibv_qp_state to) const;
+    int check_values(const ibv_qp_attr& wanted, int mask) const;
+    void take_values(const ibv_qp_attr& wanted, int mask);
+    void enter(ibv_qp_state from, ibv_qp_state to, int mask);
+    void reset();
+    void flush();
+
+    // requester.cc
+    bool send_next();
+    void number(SendWork& work);
+    bool may_send(const SendWork& work) const;
+    bool send_packet(SendWork& work);
+    void go_back();
+    void acknowledge(std::uint32_t psn);
+    void handle_ack(const PacketHeader& packet);
+    void handle_read_response(const PacketHeader& packet, const std::uint8_t* payload);
+    void handle_atomic_response(const PacketHeader& packet);
+    void negative(const PacketHeader& packet);
+    void retry();
+    void progressed();
+    void complete(ibv_wc_status status);
+    std::int64_t timeout() const;
+    bool outstanding() const { return requester.index > 0 || requester.packet > 0; }
+
+    // responder.cc
+    void handle_request(const PacketHeader& packet, const std::uint8_t* payload);
+    void duplicate(const PacketHeader& packet);
+    bool execute(const PacketHeader& packet, const std::uint8_t* payload);
+    bool execute_send(const PacketHeader& packet, const std::uint8_t* payload);
+    bool execute_write(const PacketHeader& packet, const std::uint8_t* payload);
+    bool execute_read(const PacketHeader& packet);
+    bool execute_atomic(const PacketHeader& packet);
+    bool take_receive(ReceiveWork& work);
+    void received(const PacketHeader& packet, ibv_wc_opcode opcode, std::uint64_t bytes);
+    void refuse(const PacketHeader& packet, Syndrome syndrome);
+    void answer(PacketKind kind, std::uint32_t psn, Syndrome syndrome);
+    bool send_answer(Response& response);
+
+    // datagram.cc
+    void send_datagrams();
+    void handle_datagram(const PacketHeader& packet, const std::uint8_t* payload);
+
+    // path.cc
+    bool address_packet(PacketHeader& header, const ibv_ah_attr& path, std::uint8_t port_index,
+                        std::uint16_t pkey_index) const;
+    bool transmit(PacketHeader& header, const std::uint8_t* payload);
+    bool accepts(const PacketHeader& packet) const;
+    void follow_migration(const PacketHeader& packet);
+    void announce_migration();
+    bool migrate();
+
+    Engine& engine_;
+    Requester requester;
+    Responder responder;
+    std::deque<ReceiveWork> receives_;
+    unsigned taken_ = 0; // places of the send queue, until their completions are taken
+    bool established_ = false;
+    bool last_reached_ = false;
+};
+
+inline QueuePair* of(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
+inline QueuePair* of(ibv_qp_ex* qp) { return reinterpret_cast<QueuePair*>(qp); }
+
+// Bytes of a list.
+std::uint64_t total(const std::vector<ibv_sge>& places);
+
+} // namespace adaptib::hca

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// State that the processes on one topology share: who is there, what state the ports are in, the
+// events of the fabric, and an inbox of packets for each process.
+//
+// Purpose: one file, mapped by all. Only packets pass between processes; none reads another one's
+// memory.
+// Ownership: the file stays until someone removes it; what a process that ended left in it is
+// reused.
+// Threads: inboxes have a robust lock for senders, so that a killed sender leaves it usable; the
+// receiver is one thread at a time (the engine's lock).
+// Errors: std::system_error from the constructor.
+#pragma once
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "packet.h"
+
+namespace adaptib::hca {
+
+inline constexpr unsigned kProcesses = 128; // number 0 is nobody's: queue pairs 0 and 1 are special
+inline constexpr unsigned kInboxSlots = 256;
+inline constexpr unsigned kPorts = 512;
+inline constexpr unsigned kEvents = 1024;
+
+struct Slot {
+    PacketHeader header;
+    std::array<std::uint8_t, kMaxMtu> payload;
+};
+
+struct Inbox {
+    pthread_mutex_t senders;
+    std::atomic<std::int32_t> pid;
+    std::atomic<std::uint32_t> host;
+    std::atomic<std::uint32_t> head;
+    std::atomic<std::uint32_t> tail;
+    std::atomic<std::uint32_t> sleeping; // the receiver waits on doorbell
+    std::atomic<std::uint32_t> doorbell;
+    std::array<Slot, kInboxSlots> slots;
+};
+
+// Faults and changes of a port, as `control` sets them.
+struct PortState {
+    std::atomic<std::uint8_t> down;
+    std::atomic<std::uint8_t> silent; // its device does nothing any more, and says nothing
+    std::atomic<std::uint32_t> loss;  // packets of a million that vanish on arrival
+};
+
+// An asynchronous event (an ibv_event_type) of a port, numbered from 1.
+struct FabricEvent {
+    std::atomic<std::uint32_t> port;
+    std::atomic<std::uint32_t> type;
+};
+
+struct SharedState {
+    std::uint32_t magic;
+    std::atomic<std::uint32_t> events_written;
+    std::array<FabricEvent, kEvents> events;
+    std::array<PortState, kPorts> ports;
+    std::array<Inbox, kProcesses> inboxes;
+};
+
+class Shared {
+public:
+    // path: file of the shared state; it is made if it is missing.
+    explicit Shared(const std::string& path);
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+
+    // Takes a free inbox for this process; 0 if all are taken.
+    unsigned join(unsigned host);
+    void leave(unsigned process);
+
+    // Puts a packet into a process's inbox. false: no room now.
+    bool send(unsigned process, const PacketHeader& header, const std::uint8_t* payload);
+    // Oldest packet in the inbox, or null; pop() gives its slot back.
+    const Slot* front(unsigned process) const;
+    void pop(unsigned process);
+    // Waits for a packet or for ring().
+    void wait(unsigned process, std::int64_t nanoseconds);
+    void ring(unsigned process);
+
+    void raise(unsigned port, std::uint32_t type);
+    SharedState& state() { return *state_; }
+
+private:
+    Inbox& inbox(unsigned process) const { return state_->inboxes[process]; }
+
+    int file_ = -1;
+    SharedState* state_ = nullptr;
+};
+
+// File of the shared state of a topology file: ADAPTIB_HCA_FABRIC, or one in /dev/shm whose name
+// holds user, device and inode of the topology file.
+std::string shared_path(const std::string& topology_path);
+
+} // namespace adaptib::hca

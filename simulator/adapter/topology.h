@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Description of the virtual hosts, their devices and ports, read from a topology file.
+//
+// Purpose: says what README.md's "Topology file" describes. Every process reads the same file, so
+// the number of a port (its place in the file) names it between processes.
+// Errors: TopologyError with file, line and reason.
+// Threads: constant after parse_topology().
+// May touch: the standard library.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace adaptib::hca {
+
+using Gid = std::array<std::uint8_t, 16>;
+
+struct TopologyError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct PortDescription {
+    unsigned number = 1;    // place in the file, from 0, over all hosts
+    unsigned device = 0;    // place of its device in the file
+    std::uint8_t index = 1; // as programs name it, from 1
+    bool ethernet = false;
+    std::uint16_t lid = 0; // lowest of 2^lmc
+    std::uint8_t lmc = 0;
+    std::uint8_t sl = 0;
+    unsigned max_mtu = 4096;    // bytes
+    unsigned active_mtu = 4096; // bytes
+    unsigned gigabits = 100;
+    std::uint64_t guid = 0;
+    std::vector<std::uint16_t> pkeys;
+    std::vector<Gid> gids;
+};
+
+struct DeviceDescription {
+    std::string name;
+    unsigned host = 0;
+    std::uint64_t guid = 0;
+    int max_sge = 30;
+    unsigned max_inline = 256;
+    int max_reads = 16; // outstanding, of a queue pair
+    int max_qp = 8000;
+    int max_qp_wr = 16384;
+    int max_cqe = 262144;
+    int max_srq = 1024;            // 0: none
+    bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
+    bool scrambled_writes = false; // the first packet of a write is placed last
+    std::vector<PortDescription> ports;
+};
+
+struct Topology {
+    std::vector<std::string> hosts;
+    std::vector<DeviceDescription> devices;
+    std::vector<const PortDescription*> ports; // by number
+
+    // Numbers of a name; -1 if there is none.
+    int host(const std::string& name) const;
+    int device(const std::string& host_name, const std::string& device_name) const;
+    // Port that a destination LID or GID leads to from a port; null where there is no way: the
+    // address is nobody's, or a port of another link layer.
+    const PortDescription* by_lid(std::uint16_t lid) const;
+    const PortDescription* by_gid(const Gid& gid) const;
+};
+
+Topology parse_topology(const std::string& path);
+
+} // namespace adaptib::hca

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Programs of rdma-core and perftest over the virtual adapter, for test/run hca. Sourced by bash.
+
+# name|hosts of server and client|program and arguments. -c checks the data.
+hca_programs=(
+    'rc_pingpong|a b|ibv_rc_pingpong -c -s 100000'
+    'rc_pingpong_events|a b|ibv_rc_pingpong -c -e'
+    'rc_pingpong_wr|a b|ibv_rc_pingpong -c -N -s 100000'
+    'ud_pingpong|a b|ibv_ud_pingpong -c'
+    'ud_pingpong_events|a b|ibv_ud_pingpong -c -e'
+    'srq_pingpong|a b|ibv_srq_pingpong -c'
+    'rc_pingpong_roce|e f|ibv_rc_pingpong -c -g 1'
+    'ud_pingpong_roce|e f|ibv_ud_pingpong -c -g 1'
+    'send_lat|a b|ib_send_lat -n 500'
+    'send_lat_ud|a b|ib_send_lat -c UD -n 500'
+    'send_lat_events|a b|ib_send_lat -e -n 200'
+    'write_lat|a b|ib_write_lat -n 200'
+    'atomic_lat|a b|ib_atomic_lat -n 500'
+    'write_bw|a b|ib_write_bw -n 1000'
+    'read_bw|a b|ib_read_bw -n 500'
+)
+
+# hca_environment: exports the variables of the adapter. Programs that shall use it need
+# LD_LIBRARY_PATH=$hca_library too.
+hca_environment() {
+    hca_library=$build_root/release/simulator/adapter/.libs
+    export ADAPTIB_HCA_TOPOLOGY=$top/test/hca/hosts.topology
+    export ADAPTIB_HCA_FABRIC=/dev/shm/adaptib-hca-test-$$
+    export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
+}
+
+# hca_pair "SERVER CLIENT|PROGRAM...": runs a program as a server and as its client
+hca_pair() {
+    local hosts=${1%%|*} server status
+    local -a program
+    read -ra program <<<"${1#*|}"
+    LD_LIBRARY_PATH=$hca_library ADAPTIB_HCA_HOST=${hosts% *} timeout 60 "${program[@]}" &
+    server=$!
+    sleep 0.7 # until the server listens
+    LD_LIBRARY_PATH=$hca_library ADAPTIB_HCA_HOST=${hosts#* } timeout 60 "${program[@]}" localhost
+    status=$?
+    wait "$server" && [ "$status" = 0 ]
+}
+
+# Jobs with faults: name|device settings|millionths of packets lost|port that goes down and up
+hca_faults=(
+    'scrambled|in_order=0 scrambled_writes=1|0|'
+    'loss||1000|'
+    'flap||0|b/v0:1'
+)
+
+# hca_fault "SETTINGS|LOSS|PORT": runs a job of four ranks whose data is checked, meanwhile the fault
+hca_fault() {
+    local settings loss port device control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
+    IFS='|' read -r settings loss port <<<"$1"
+    sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
+    for device in {a,b,c,d}/v{0,1}:1; do
+        "$control" "$device" loss "$loss" || return
+    done
+    local flaps= status
+    if [ -n "$port" ]; then
+        hca_flap "$control" "$port" &
+        flaps=$!
+    fi
+    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${adaptib_mca[@]}" \
+        "$build_root/release/test/mpi/random_traffic" 1 200
+    status=$?
+    [ -z "$flaps" ] || wait "$flaps" || status=1
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    return "$status"
+}
+
+hca_flap() {
+    local count
+    sleep 0.8 # until the job runs
+    for count in 1 2 3; do
+        "$1" "$2" down && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
+    done
+}
+
+# hca_ucx TEST: a test of UCX between two hosts, over reliable connections and datagrams
+hca_ucx() {
+    local -x LD_LIBRARY_PATH=$hca_library UCX_NET_DEVICES=v0:1 UCX_TLS=rc_verbs,ud_verbs,self server
+    local -x LD_PRELOAD=$hca_library/libadaptib_hca_files.so
+    ADAPTIB_HCA_HOST=a timeout 60 ucx_perftest -p 18790 &
+    server=$!
+    sleep 1
+    ADAPTIB_HCA_HOST=b timeout 60 ucx_perftest localhost -p 18790 -t "$1" -n 1000 -s 40000 || return
+    wait "$server"
+}
