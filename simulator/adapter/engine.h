@@ -100,6 +100,10 @@ private:
     std::atomic<std::int64_t> polled_at_{0};
 };
 
+// memory.cc: copies from or to registered memory that the program may have unmapped already, whose
+// pages a real adapter would have pinned. false: it has.
+bool copy_pinned(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes);
+
 // completion.cc
 void complete(CompletionQueue& cq, const Completion& completion, bool solicited);
 inline void complete(CompletionQueue& cq, const ibv_wc& wc, bool solicited) {

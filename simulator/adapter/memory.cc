@@ -68,16 +68,13 @@ bool each_piece(const Engine& engine, const std::vector<ibv_sge>& places, const 
     return done == length;
 }
 
-// Zeros where nothing is mapped any more.
-void copy_if_mapped(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
+} // namespace
+
+bool copy_pinned(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
     const iovec local{to, bytes};
     const iovec remote{const_cast<std::uint8_t*>(from), bytes};
-    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(bytes)) {
-        std::memset(to, 0, bytes);
-    }
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
-
-} // namespace
 
 bool Engine::scatter(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::uint64_t offset,
                      const std::uint8_t* data, std::uint64_t length) const {
@@ -91,8 +88,11 @@ bool Engine::gather(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::u
                     std::uint8_t* data, std::uint64_t length, bool again) const {
     return each_piece(*this, places, pd, offset, length, 0,
                       [=](const std::uint8_t* memory, std::uint64_t at, std::uint64_t bytes) {
-                          again ? copy_if_mapped(data + at, memory, bytes)
-                                : static_cast<void>(std::memcpy(data + at, memory, bytes));
+                          if (!again) {
+                              std::memcpy(data + at, memory, bytes);
+                          } else if (!copy_pinned(data + at, memory, bytes)) {
+                              std::memset(data + at, 0, bytes);
+                          }
                       });
 }
 

@@ -2,6 +2,7 @@
 // Responder of a reliable connection (IBA vol. 1, 9.7.4, 9.7.5, 9.9.3).
 #include <sched.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -239,7 +240,7 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
         !packet.has(kLast)) {
         responder.held.assign(payload, payload + packet.payload);
     } else if (packet.payload != 0) {
-        std::memcpy(memory + responder.placed, payload, packet.payload);
+        static_cast<void>(copy_pinned(memory + responder.placed, payload, packet.payload));
     }
     responder.placed += packet.payload;
     if (packet.has(kLast)) {
@@ -247,7 +248,7 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
             for (const std::int64_t end = now_ns() + kScramblePause; now_ns() < end;) {
                 sched_yield();
             }
-            std::memcpy(memory, responder.held.data(), responder.held.size());
+            static_cast<void>(copy_pinned(memory, responder.held.data(), responder.held.size()));
             responder.held.clear();
         }
         if (packet.has(kImmediate)) {
@@ -332,6 +333,7 @@ void QueuePair::answer(PacketKind kind, std::uint32_t psn, Syndrome syndrome) {
 bool QueuePair::send_answer(Response& response) {
     PacketHeader header = response.header;
     const std::uint8_t* payload = nullptr;
+    std::array<std::uint8_t, kMaxMtu> data;
     bool last = true;
     if (header.kind == PacketKind::read_request) {
         const std::uint64_t bytes =
@@ -342,6 +344,10 @@ bool QueuePair::send_answer(Response& response) {
         payload = engine_.memory(header.rkey, ex.qp_base.pd, header.address + response.sent, bytes,
                                  IBV_ACCESS_REMOTE_READ);
         last = response.sent + bytes == response.header.length;
+        if (payload != nullptr && !copy_pinned(data.data(), payload, bytes)) {
+            data.fill(0); // an answer that is sent again, after the program has gone on
+        }
+        payload = payload == nullptr ? nullptr : data.data();
         if (payload == nullptr && bytes != 0) { // deregistered meanwhile
             header.kind = PacketKind::ack;
             header.syndrome = Syndrome::remote_access_error;
