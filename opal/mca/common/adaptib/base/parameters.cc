@@ -361,7 +361,7 @@ constexpr std::array kTable{
         "page of each process, with its connections, rails and paths. path...: a JSON file of each "
         "process in this directory, for adaptib_report. none (or 0): no report."},
     opal_common_adaptib_parameter_t{
-        "verbose", kInt, &g_parameters.verbose, "0", "", "0..1", 1,
+        "verbose", kInt, &g_parameters.verbose, "0", "lines", "0..1", 1,
         "Lines on standard error at the start of the job. 1: the first process tells what adaptib "
         "carries, over which rails, with which policies. 0: none."},
 };
