@@ -257,32 +257,5 @@ TEST_F(Rails, DatagramsVanishOnARailThatIsDown) {
     EXPECT_EQ(b.cq->poll({&done, 1}), 0u);
 }
 
-// After some ten thousand other keys of the same place in the table, a key comes again
-// for another range.
-TEST_F(Rails, AKeyThatIsUsedAgainMeansItsNewRange) {
-    std::vector<std::uint64_t> first(16);
-    std::vector<std::uint64_t> second(16);
-    std::unique_ptr<MemoryRegion> region;
-    const auto enter = [&](std::vector<std::uint64_t>& where) {
-        region.reset();
-        return b.rail().register_memory(where.data(), where.size() * 8, kAll, region).ok();
-    };
-    ASSERT_TRUE(enter(first));
-    const std::uint32_t key = region->remote_key();
-    const auto write = [&](std::vector<std::uint64_t>& where) {
-        const Gather gather{a.words.data(), 8, a.own->local_key()};
-        return a.run(*a.qps[0], Node::rdma(Opcode::write, gather,
-                                           reinterpret_cast<std::uintptr_t>(where.data()), key));
-    };
-    ASSERT_EQ(write(first), WorkStatus::success);
-    bool again = false;
-    for (int i = 0; i < 100'000 && !again; ++i) {
-        ASSERT_TRUE(enter(second));
-        again = region->remote_key() == key;
-    }
-    ASSERT_TRUE(again);
-    EXPECT_EQ(write(second), WorkStatus::success);
-}
-
 } // namespace
 } // namespace adaptib::test

@@ -236,10 +236,10 @@ int Process::open_endpoints(std::uint32_t wanted) {
             return code;
         }
         of = std::bit_floor(endpoints());
-        for (std::uint32_t vain = 0; vain <= endpoints() && vain < kMaxEndpoints; ++vain) {
+        endpoints_.clear();
+        for (std::uint32_t vain = 0; vain < wanted; ++vain) {
             endpoint_counters(vain) = {};
         }
-        endpoints_.clear();
     }
 }
 
