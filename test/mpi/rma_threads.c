@@ -3,9 +3,10 @@
  * One-sided operations by several threads on shared windows, in the manner of RMA-MT: each thread
  * of a rank has a part of the next rank's window, into which it puts blocks of 1 byte to 64 KiB,
  * gets them back after a flush and checks every byte; threads wait for their own operations
- * (flush_local, request-based operations) or for everybody's (a fence between barriers). All
+ * (flush_local, request-based operations) or for everybody's (one flush between two barriers). All
  * threads of all ranks add to one counter, and those of all but its owner swap one word by
- * compare-and-swap; the sums are exact. At the end another rank's threads read what was put. Arguments: threads, rounds.
+ * compare-and-swap; the sums are exact. At the end the owner of a window checks what was put.
+ * Arguments: threads, rounds.
  */
 #include "check.h"
 
