@@ -61,23 +61,18 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
 
 namespace {
 
-[[gnu::always_inline]] inline int try_send(opal_common_adaptib_core_t* core,
-                                           opal_common_adaptib_peer_t* peer, std::uint32_t context,
-                                           std::int32_t source, std::int32_t tag, const void* base,
-                                           std::size_t bytes) {
+// kWaits: the caller waits for the send.
+template <bool kWaits>
+[[gnu::always_inline]] inline int
+try_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer, std::uint32_t context,
+         std::int32_t source, std::int32_t tag, const void* base, std::size_t bytes) {
     Peer* to = peer_of(core, peer);
-    const bool sent =
-        to != nullptr && RingSends::try_send(*to, {context, source, tag}, base, bytes);
-    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
-}
-
-[[gnu::always_inline]] inline int try_isend(opal_common_adaptib_core_t* core,
-                                            opal_common_adaptib_peer_t* peer, std::uint32_t context,
-                                            std::int32_t source, std::int32_t tag, const void* base,
-                                            std::size_t bytes) {
-    Peer* to = peer_of(core, peer);
-    const bool sent =
-        to != nullptr && RingSends::try_isend(*to, {context, source, tag}, base, bytes);
+    if (to == nullptr) {
+        return OPAL_COMMON_ADAPTIB_AGAIN;
+    }
+    const Envelope envelope{context, source, tag};
+    const bool sent = kWaits ? RingSends::try_send(*to, envelope, base, bytes)
+                             : RingSends::try_isend(*to, envelope, base, bytes);
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
@@ -109,14 +104,14 @@ inline Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_
 int opal_common_adaptib_try_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                                  uint32_t context, int32_t source, int32_t tag, const void* base,
                                  size_t bytes) noexcept {
-    return guarded<try_send>(core, peer, context, source, tag, base, bytes);
+    return guarded<try_send<true>>(core, peer, context, source, tag, base, bytes);
 }
 
 int opal_common_adaptib_try_isend(opal_common_adaptib_core_t* core,
                                   opal_common_adaptib_peer_t* peer, uint32_t context,
                                   int32_t source, int32_t tag, const void* base,
                                   size_t bytes) noexcept {
-    return guarded<try_isend>(core, peer, context, source, tag, base, bytes);
+    return guarded<try_send<false>>(core, peer, context, source, tag, base, bytes);
 }
 
 int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
