@@ -31,6 +31,14 @@ constexpr std::uint64_t endpoint_name(std::uint64_t process, std::uint32_t endpo
     return process_of(process) | std::uint64_t{endpoint} << kRankBits;
 }
 
+// Returns the number of a spawned job. Its ranks begin with 0 again, so what ranks name has to have
+// the job's number, too. 0: the first job.
+constexpr std::uint64_t spawned_job_of(std::uint64_t name) {
+    constexpr std::uint64_t kFirstJob = 1;
+    const std::uint64_t job = job_of(name) & 0xffff;
+    return job > kFirstJob ? job : 0;
+}
+
 // Returns the rank, for people: "12", or "12 (endpoint 3)" for another endpoint than the first.
 inline std::string rank_text(std::uint64_t name) {
     const std::uint32_t endpoint = endpoint_of(name);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/parameters.h"
 #include "base/process_name.h"
+#include "base/text_file.h"
 #include "stats/job_summary.h"
 
 namespace adaptib {
@@ -32,12 +33,10 @@ void JobReport::say(opal_common_adaptib_severity_t severity, const std::string& 
     environment_.message(environment_.context, severity, text.c_str());
 }
 
-// Ranks of spawned jobs begin with 0 again, so the file of such a process has its job's number.
 std::string JobReport::path() const {
-    constexpr std::uint64_t kFirstJob = 1;
-    const std::uint64_t job = job_of(environment_.self) & 0xffff;
+    const std::uint64_t job = spawned_job_of(environment_.self);
     return std::string(process_parameters().report) + "/" +
-           (job > kFirstJob ? "job-" + std::to_string(job) + "-" : "") + "rank-" +
+           (job > 0 ? "job-" + std::to_string(job) + "-" : "") + "rank-" +
            std::to_string(rank_of(environment_.self)) + ".json";
 }
 
@@ -65,6 +64,10 @@ bool JobReport::check() const {
 
 bool JobReport::wanted() const { return kind() != ReportKind::none; }
 
+bool JobReport::wants_texts() const {
+    return kind() == ReportKind::ranks || kind() == ReportKind::directory;
+}
+
 void JobReport::write(std::span<const std::string> texts, const std::string& setup) const {
     if (kind() == ReportKind::ranks) {
         for (const std::string& text : texts) {
@@ -82,15 +85,10 @@ void JobReport::write(std::span<const std::string> texts, const std::string& set
 
 // Writes a file of another name first, so that a reader never finds half a report.
 void JobReport::write_file(const ProcessReport& own, std::span<const std::string> texts) const {
-    const std::string text = report_json(own, texts);
     const std::string final_path = path();
     const std::string first_path = final_path + ".part";
-    std::FILE* const file = std::fopen(first_path.c_str(), "w");
-    bool written = file != nullptr;
-    written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    written = (file == nullptr || std::fclose(file) == 0) && written;
-    written = written && std::rename(first_path.c_str(), final_path.c_str()) == 0;
-    if (!written) {
+    if (!write_text_file(first_path, report_json(own, texts)) ||
+        std::rename(first_path.c_str(), final_path.c_str()) != 0) {
         say(OPAL_COMMON_ADAPTIB_NOTICE,
             final_path + " could not be written: " + std::strerror(errno));
     }

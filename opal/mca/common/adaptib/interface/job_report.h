@@ -26,8 +26,9 @@ public:
     // Returns false, after a message, if a directory is asked for that cannot be written.
     bool check() const;
     bool wanted() const;
-    // `texts`: Core::report() of each endpoint, after all that was sent has arrived. `setup`: a
-    // line on what carries what, for the summary; may be empty.
+    bool wants_texts() const;
+    // `texts`: if wants_texts(), Core::report() of each endpoint, after all that was sent has
+    // arrived. `setup`: a line on what carries what, for the summary; may be empty.
     void write(std::span<const std::string> texts, const std::string& setup) const;
 
 private:

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/process_name.h"
+#include "base/text_file.h"
 #include "core/open_fabrics.h"
 #include "interface/handle.h"
 
@@ -57,13 +58,12 @@ std::uint16_t published_version() {
     return text == nullptr ? kWireVersion : static_cast<std::uint16_t>(std::atoi(text));
 }
 
-// Ranks of spawned jobs begin with 0 again, so the path of such a process has its job's number
-// before the rank. Those of further endpoints end with their number.
+// The path of a spawned job's process has the job's number before the rank. Those of further
+// endpoints end with their number.
 std::string source_map_path(std::uint64_t process, std::uint32_t endpoint) {
-    constexpr std::uint64_t kFirstJob = 1;
-    const std::uint64_t job = job_of(process) & 0xffff;
+    const std::uint64_t job = spawned_job_of(process);
     return std::string(process_parameters().source_map) + "." +
-           (job > kFirstJob ? std::to_string(job) + "." : "") + std::to_string(rank_of(process)) +
+           (job > 0 ? std::to_string(job) + "." : "") + std::to_string(rank_of(process)) +
            (endpoint > 0 ? ".endpoint" + std::to_string(endpoint) : "");
 }
 
@@ -314,7 +314,7 @@ void Process::end() {
             endpoint->core->drain(kFlushLimit);
         }
         report_completed(endpoint->protocol->completed());
-        if (job_report_.wanted()) {
+        if (job_report_.wants_texts()) {
             texts.push_back(endpoint->core->report() + setup);
         }
         if (maps_sources()) {
@@ -404,12 +404,7 @@ bool Process::can_write_source_map() {
 
 void Process::write_source_map(std::uint32_t endpoint) {
     const std::string path = source_map_path(environment_.self, endpoint);
-    const std::string text = endpoints_[endpoint]->core->source_map();
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    bool written = file != nullptr;
-    written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    written = (file == nullptr || std::fclose(file) == 0) && written;
-    if (!written) {
+    if (!write_text_file(path, endpoints_[endpoint]->core->source_map())) {
         report(OPAL_COMMON_ADAPTIB_NOTICE, path + " could not be written: " + std::strerror(errno));
     }
 }

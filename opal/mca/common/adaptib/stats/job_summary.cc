@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kTrouble = 3; // counters of this level and below point to trouble
 
+// Returns the number of the row; that of no row if there is none of that name.
 std::size_t row_of(std::string_view name) {
     const auto table = counter_table();
     const auto found = std::find_if(table.begin(), table.end(),
@@ -25,15 +26,14 @@ std::size_t row_of(std::string_view name) {
     return static_cast<std::size_t>(found - table.begin());
 }
 
-std::uint64_t value_of(const ProcessReport& report, std::string_view name) {
-    const std::size_t row = row_of(name);
+std::uint64_t value_of(const ProcessReport& report, std::size_t row) {
     return row < report.values.size() ? report.values[row] : 0;
 }
 
-std::uint64_t sum_of(std::span<const ProcessReport> reports, std::string_view name) {
+std::uint64_t sum_of(std::span<const ProcessReport> reports, std::size_t row) {
     std::uint64_t sum = 0;
     for (const ProcessReport& report : reports) {
-        sum += value_of(report, name);
+        sum += value_of(report, row);
     }
     return sum;
 }
@@ -77,12 +77,13 @@ constexpr std::array kCarriers{
 std::string carriers_text(std::span<const ProcessReport> reports) {
     constexpr std::uint64_t kAtomicBytes = 8;
     char line[128];
+    std::array<std::uint64_t, kCarriers.size()> messages{};
     std::array<std::uint64_t, kCarriers.size()> bytes{};
     std::uint64_t all = 0;
     for (std::size_t i = 0; i < kCarriers.size(); ++i) {
-        bytes[i] = kCarriers[i].bytes[0] == '\0'
-                       ? kAtomicBytes * sum_of(reports, kCarriers[i].messages)
-                       : sum_of(reports, kCarriers[i].bytes);
+        messages[i] = sum_of(reports, row_of(kCarriers[i].messages));
+        bytes[i] = kCarriers[i].bytes[0] == '\0' ? kAtomicBytes * messages[i]
+                                                 : sum_of(reports, row_of(kCarriers[i].bytes));
         all += bytes[i];
     }
     std::snprintf(line, sizeof line, "  %-28s %14s %18s %8s\n", "carried by", "messages", "bytes",
@@ -92,7 +93,7 @@ std::string carriers_text(std::span<const ProcessReport> reports) {
         const double share =
             all == 0 ? 0 : 100 * static_cast<double>(bytes[i]) / static_cast<double>(all);
         std::snprintf(line, sizeof line, "  %-28s %14" PRIu64 " %18" PRIu64 " %6.1f %%\n",
-                      kCarriers[i].title, sum_of(reports, kCarriers[i].messages), bytes[i], share);
+                      kCarriers[i].title, messages[i], bytes[i], share);
         text += line;
     }
     return text;
@@ -116,11 +117,11 @@ std::string spreads_text(std::span<const ProcessReport> reports) {
                   "most");
     std::string text = line;
     for (const Spread& spread : kSpreads) {
+        const std::size_t first = row_of(spread.counters[0]);
+        const std::size_t second = row_of(spread.counters[1]);
         std::vector<std::pair<std::uint64_t, const ProcessReport*>> values;
         for (const ProcessReport& report : reports) {
-            values.emplace_back(value_of(report, spread.counters[0]) +
-                                    value_of(report, spread.counters[1]),
-                                &report);
+            values.emplace_back(value_of(report, first) + value_of(report, second), &report);
         }
         std::sort(values.begin(), values.end());
         std::snprintf(line, sizeof line, "  %-28s %14" PRIu64 " %18" PRIu64 " %18" PRIu64,
@@ -136,18 +137,20 @@ std::string spreads_text(std::span<const ProcessReport> reports) {
 
 std::string troubles_text(std::span<const ProcessReport> reports) {
     std::string text;
-    for (const auto& row : counter_table()) {
-        const std::uint64_t sum = sum_of(reports, row.name);
+    const auto table = counter_table();
+    for (std::size_t i = 0; i < table.size(); ++i) {
+        const auto& row = table[i];
+        const std::uint64_t sum = sum_of(reports, i);
         if (row.level > kTrouble || row.kind != OPAL_COMMON_ADAPTIB_COUNTER || sum == 0) {
             continue;
         }
         const auto most =
             std::max_element(reports.begin(), reports.end(), [&](const auto& a, const auto& b) {
-                return value_of(a, row.name) < value_of(b, row.name);
+                return value_of(a, i) < value_of(b, i);
             });
         text += "    " + std::string(row.name) + ": " + std::to_string(sum) + " " + row.unit +
-                ", most in " + process_text(*most) + " (" +
-                std::to_string(value_of(*most, row.name)) + "). " + row.help + "\n";
+                ", most in " + process_text(*most) + " (" + std::to_string(value_of(*most, i)) +
+                "). " + row.help + "\n";
     }
     return text.empty() ? "  no failures\n" : "  worth a look\n" + text;
 }
