@@ -41,10 +41,6 @@ ShmOptions shm_options(const FabricsWanted& wanted) {
 }
 
 #if ADAPTIB_HAVE_VERBS
-// Memory that a process registers for itself, with some to spare: the datagram queue, 320 slots of
-// 4 KiB. With a lower limit it is pointless to begin.
-constexpr Bytes kDatagramMemory = 2 * kMiB;
-
 // Errors: bad_argument if this build lacks what was asked for.
 Status choose_method(const Parameters& parameters, VerbsOptions& options, std::string& text) {
     if (std::string_view(parameters.connect_method) != "rdma_cm") {
@@ -70,7 +66,7 @@ VerbsOptions verbs_options(const Parameters& parameters) {
     options.partition = static_cast<std::uint16_t>(parameters.partition);
     options.service_level = static_cast<std::uint8_t>(parameters.service_level);
     options.traffic_class = static_cast<std::uint8_t>(parameters.traffic_class);
-    options.locked_bytes = kDatagramMemory + parameters.verbs_ring_bytes;
+    options.locked_bytes = kVerbsDatagramMemory + parameters.verbs_ring_bytes;
     return options;
 }
 #endif

@@ -82,10 +82,7 @@ struct Facts {
     Findings findings;
 };
 
-Bytes needed_memory() {
-    constexpr Bytes kDatagramMemory = 2 * kMiB; // as core/open_fabrics.cc
-    return kDatagramMemory + default_parameters().verbs_ring_bytes;
-}
+Bytes needed_memory() { return kVerbsDatagramMemory + default_parameters().verbs_ring_bytes; }
 
 void judge_devices(const std::vector<DeviceFacts>& devices, const std::string& problem,
                    Findings& findings) {

@@ -29,24 +29,16 @@ int grade(const ibv_gid_entry& entry) {
 }
 
 std::string gid_text(const ibv_gid_entry& entry) {
-    char text[INET6_ADDRSTRLEN] = "?";
-    inet_ntop(AF_INET6, entry.gid.raw, text, sizeof text);
-    constexpr std::array kTypes{"InfiniBand", "RoCE v1", "RoCE v2"};
-    return std::to_string(entry.gid_index) + " (" +
-           (entry.gid_type < kTypes.size() ? kTypes[entry.gid_type] : "?") + ") " + text;
+    return std::to_string(entry.gid_index) + " (" + gid_type_text(entry) + ") " +
+           gid_address_text(entry);
 }
 
 // RoCE: chooses the requested GID, or the best one.
 Status choose_gid(const Device& device, const VerbsOptions& options, Port& port, std::string& why) {
     std::string seen;
     int best = 0;
-    for (int index = 0; index < port.attributes.gid_tbl_len; ++index) {
-        ibv_gid_entry entry{};
-        if (device.calls().query_gid_ex(device.context(), port.number,
-                                        static_cast<std::uint32_t>(index), &entry, 0) != 0 ||
-            is_zero(entry.gid)) {
-            continue; // most entries of a table are empty
-        }
+    for (const ibv_gid_entry& entry : read_gids(device, port)) {
+        const auto index = static_cast<int>(entry.gid_index);
         seen += (seen.empty() ? "" : ", ") + gid_text(entry);
         const int good = options.gid_index < 0 ? grade(entry) : index == options.gid_index ? 1 : 0;
         if (good > best && index <= 255) {
@@ -72,22 +64,11 @@ Status read_partitions(const Device& device, const VerbsOptions& options, Port& 
                        std::string& why) {
     std::string seen;
     int error = 0;
-    for (int index = 0; index < port.attributes.pkey_tbl_len; ++index) {
-        __be16 raw = 0;
-        if (const int result =
-                device.calls().query_pkey(device.context(), port.number, index, &raw);
-            result != 0) {
-            error = error_number(result);
-            continue;
+    for (const Partition& entry : read_pkeys(device, port, error)) {
+        if (options.partition == 0 || ((entry.pkey ^ options.partition) & kPartitionMask) == 0) {
+            port.partitions.add(entry);
         }
-        const std::uint16_t pkey = ntohs(raw);
-        if ((pkey & kPartitionMask) == 0) {
-            continue;
-        }
-        if (options.partition == 0 || ((pkey ^ options.partition) & kPartitionMask) == 0) {
-            port.partitions.add({pkey, static_cast<std::uint16_t>(index)});
-        }
-        seen += (seen.empty() ? "" : ", ") + pkey_text(pkey);
+        seen += (seen.empty() ? "" : ", ") + pkey_text(entry.pkey);
     }
     if (!port.partitions.empty()) {
         return kOk;
@@ -106,6 +87,46 @@ Status read_partitions(const Device& device, const VerbsOptions& options, Port& 
 }
 
 } // namespace
+
+std::vector<ibv_gid_entry> read_gids(const Device& device, const Port& port) {
+    std::vector<ibv_gid_entry> out;
+    for (int index = 0; index < port.attributes.gid_tbl_len; ++index) {
+        ibv_gid_entry entry{};
+        if (device.calls().query_gid_ex(device.context(), port.number,
+                                        static_cast<std::uint32_t>(index), &entry, 0) == 0 &&
+            !is_zero(entry.gid)) { // most entries of a table are empty
+            entry.gid_index = static_cast<std::uint32_t>(index);
+            out.push_back(entry);
+        }
+    }
+    return out;
+}
+
+const char* gid_type_text(const ibv_gid_entry& entry) {
+    constexpr std::array kTypes{"InfiniBand", "RoCE v1", "RoCE v2"};
+    return entry.gid_type < kTypes.size() ? kTypes[entry.gid_type] : "?";
+}
+
+std::string gid_address_text(const ibv_gid_entry& entry) {
+    char text[INET6_ADDRSTRLEN] = "?";
+    inet_ntop(AF_INET6, entry.gid.raw, text, sizeof text);
+    return text;
+}
+
+std::vector<Partition> read_pkeys(const Device& device, const Port& port, int& error) {
+    std::vector<Partition> out;
+    error = 0;
+    for (int index = 0; index < port.attributes.pkey_tbl_len; ++index) {
+        __be16 raw = 0;
+        const int result = device.calls().query_pkey(device.context(), port.number, index, &raw);
+        if (result != 0) {
+            error = error_number(result);
+        } else if (const std::uint16_t pkey = ntohs(raw); (pkey & kPartitionMask) != 0) {
+            out.push_back({pkey, static_cast<std::uint16_t>(index)});
+        }
+    }
+    return out;
+}
 
 bool is_ipv4(const std::uint8_t* gid) {
     constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};

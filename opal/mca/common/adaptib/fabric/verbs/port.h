@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "fabric/rail_address.h"
@@ -31,7 +32,14 @@ struct Port {
     bool needs_grh() const { return (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0; }
 };
 
-bool is_ipv4(const std::uint8_t* gid); // 16 bytes: ::ffff:a.b.c.d
+// Reads the tables of a port whose number and attributes are known: entries that can be read and
+// are not empty. `error`: the number of the last error; 0: none.
+std::vector<ibv_gid_entry> read_gids(const Device& device, const Port& port);
+std::vector<Partition> read_pkeys(const Device& device, const Port& port, int& error);
+
+const char* gid_type_text(const ibv_gid_entry& entry);    // "RoCE v2"
+std::string gid_address_text(const ibv_gid_entry& entry); // "::ffff:10.0.0.1"
+bool is_ipv4(const std::uint8_t* gid);                    // 16 bytes: ::ffff:a.b.c.d
 
 // Reads all fields. An inactive port is ok; its GID and partition are not read.
 // Errors: no_device (no usable GID, no reply), bad_argument (the port lacks the GID or partition of
@@ -84,7 +92,7 @@ Partitions decode_partitions(const RailAddress& address);
 // Kind of traffic on a path: they differ in P_Key.
 enum class Traffic : std::uint8_t { connection, datagrams };
 
-// What a queue pair, or an address handle, needs for a path.
+// Attributes with which a queue pair or an address handle takes a path.
 struct PathVector {
     ibv_ah_attr attributes{};
     ibv_mtu mtu{};                // the smaller one of both ends

@@ -29,6 +29,10 @@ struct Mlx5Calls;
 struct RdmaCmCalls;
 } // namespace verbs
 
+// Memory that a process registers for itself, with some to spare: the first 320 slots of the
+// datagram queue, of 4 KiB. With a lower limit it is pointless to begin.
+constexpr Bytes kVerbsDatagramMemory = 2 * kMiB;
+
 struct VerbsOptions {
     // Devices or ports, as "mlx5_0,mlx5_1:2"; empty = all; not both lists. Rails come in the order
     // of if_include; without it, devices nearest to the processors of this process come first, then

@@ -4,11 +4,6 @@
 #include "adaptib_config.h"
 
 #if ADAPTIB_HAVE_VERBS
-#include <arpa/inet.h>
-
-#include <algorithm>
-#include <array>
-
 #include "fabric/verbs/device.h"
 #include "fabric/verbs/port.h"
 
@@ -22,39 +17,20 @@ using verbs::DeviceList;
 using verbs::Port;
 
 std::vector<std::string> gids_of(const Device& device, const Port& port) {
-    constexpr std::array kTypes{"InfiniBand", "RoCE v1", "RoCE v2"};
     std::vector<std::string> out;
-    for (int index = 0; index < port.attributes.gid_tbl_len; ++index) {
-        ibv_gid_entry entry{};
-        const auto at = static_cast<std::uint32_t>(index);
-        if (device.calls().query_gid_ex(device.context(), port.number, at, &entry, 0) != 0) {
-            continue;
-        }
-        const auto* const raw = static_cast<const std::uint8_t*>(entry.gid.raw);
-        if (std::all_of(raw, raw + sizeof entry.gid.raw, [](auto byte) { return byte == 0; })) {
-            continue; // most entries of a table are empty
-        }
-        std::array<char, INET6_ADDRSTRLEN> text{};
-        inet_ntop(AF_INET6, raw, text.data(), text.size());
-        out.push_back(std::to_string(index) + " " +
-                      (entry.gid_type < kTypes.size() ? kTypes[entry.gid_type] : "?") + " " +
-                      text.data());
+    for (const ibv_gid_entry& entry : verbs::read_gids(device, port)) {
+        out.push_back(std::to_string(entry.gid_index) + " " + verbs::gid_type_text(entry) + " " +
+                      verbs::gid_address_text(entry));
     }
     return out;
 }
 
 std::vector<std::string> partitions_of(const Device& device, const Port& port) {
     std::vector<std::string> out;
-    for (int index = 0; index < port.attributes.pkey_tbl_len; ++index) {
-        __be16 raw = 0;
-        if (device.calls().query_pkey(device.context(), port.number, index, &raw) != 0) {
-            continue;
-        }
-        const std::uint16_t key = ntohs(raw);
-        if ((key & verbs::kPartitionMask) != 0) {
-            const bool full = (key & ~verbs::kPartitionMask) != 0;
-            out.push_back(verbs::pkey_text(key) + (full ? " full" : " limited"));
-        }
+    int error = 0;
+    for (const verbs::Partition& entry : verbs::read_pkeys(device, port, error)) {
+        out.push_back(verbs::pkey_text(entry.pkey) +
+                      (verbs::is_full_member(entry.pkey) ? " full" : " limited"));
     }
     return out;
 }
