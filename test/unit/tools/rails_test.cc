@@ -28,27 +28,12 @@ constexpr int kDone = 0;
 constexpr int kNothingFound = 1;
 constexpr int kWrongArguments = 2;
 
-struct Result {
-    int status = -1;
-    std::string out;
-    std::string complaints;
-};
-
-Result run(const std::vector<std::string>& arguments) {
-    std::vector<const char*> argv{"adaptib_rails"};
-    for (const std::string& argument : arguments) {
-        argv.push_back(argument.c_str());
-    }
-    const auto argc = static_cast<int>(argv.size());
-    argv.push_back(nullptr);
-    TextFile out;
-    TextFile complaints;
-    const int status = run_rails(argc, argv.data(), out.file(), complaints.file());
-    return {status, out.text(), complaints.text()};
+ToolResult run(const std::vector<std::string>& arguments) {
+    return run_tool("adaptib_rails", arguments, run_rails);
 }
 
 // Runs the tool for this process alone.
-Result run_here(std::vector<std::string> arguments) {
+ToolResult run_here(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--pid", std::to_string(getpid())});
     return run(arguments);
 }
@@ -137,7 +122,7 @@ TEST(RailsTool, WrongArgumentsAreRefusedWithTheReasonAndTheUsage) {
         {{"list", "--job", "xyz"}, "--job needs a number"},
     };
     for (const Case& each : cases) {
-        const Result result = run(each.arguments);
+        const ToolResult result = run(each.arguments);
         EXPECT_EQ(result.status, kWrongArguments) << each.reason;
         EXPECT_EQ(result.out, "");
         EXPECT_EQ(
@@ -154,7 +139,7 @@ TEST(RailsTool, WithoutAProcessItSaysSo) {
         if (verb != "list") {
             arguments.emplace_back("all");
         }
-        const Result result = run_here(arguments);
+        const ToolResult result = run_here(arguments);
         EXPECT_EQ(result.status, kNothingFound);
         EXPECT_EQ(result.out, "");
         EXPECT_EQ(result.complaints,
@@ -164,11 +149,11 @@ TEST(RailsTool, WithoutAProcessItSaysSo) {
 
 TEST(RailsTool, ListShowsEachRailOnALine) {
     const Process process(3);
-    const Result result = run_here({"list"});
+    const ToolResult result = run_here({"list"});
     EXPECT_EQ(result.status, kDone);
     EXPECT_EQ(result.out, line(0, "active") + line(1, "active") + line(2, "active"));
     EXPECT_EQ(result.complaints, "");
-    const Result all = run({"list"});
+    const ToolResult all = run({"list"});
     EXPECT_EQ(all.status, kDone);
     EXPECT_NE(all.out.find(line(2, "active")), std::string::npos) << "without --pid, every process";
 }
@@ -183,7 +168,7 @@ TEST(RailsTool, OptionsMayStandAnywhere) {
 TEST(RailsTool, DownAndUpChangeTheRailThatTheyName) {
     Process process(3);
     ASSERT_EQ(process.states(), (States{kActive, kActive, kActive}));
-    const Result down = run_here({"down", "shm1"});
+    const ToolResult down = run_here({"down", "shm1"});
     EXPECT_EQ(down.status, kDone);
     EXPECT_EQ(down.out + down.complaints, "");
     EXPECT_EQ(process.states(), (States{kActive, kDown, kActive}));
@@ -235,7 +220,7 @@ TEST(RailsTool, SlowBringsARailBackAndDownKeepsItsRate) {
 
 TEST(RailsTool, ARailThatNoProcessHasIsNotFound) {
     Process process(2);
-    const Result result = run_here({"down", "shm2"});
+    const ToolResult result = run_here({"down", "shm2"});
     EXPECT_EQ(result.status, kNothingFound);
     EXPECT_EQ(result.complaints,
               "adaptib_rails: no process has that rail; see adaptib_rails list\n");
@@ -245,7 +230,7 @@ TEST(RailsTool, ARailThatNoProcessHasIsNotFound) {
 TEST(RailsTool, TheJobChoosesAmongProcesses) {
     Process one(1);
     Process other(2, 0xabc);
-    const Result list = run_here({"list", "--job", "abc"});
+    const ToolResult list = run_here({"list", "--job", "abc"});
     EXPECT_EQ(list.status, kDone);
     EXPECT_EQ(list.out, line(0, "active", 0xabc) + line(1, "active", 0xabc));
     EXPECT_EQ(run_here({"down", "all", "--job", "abc"}).status, kDone);
@@ -268,7 +253,7 @@ TEST(RailsTool, AForkedChildHasNoRailsOfItsOwn) {
     }
     ASSERT_GT(child, 0);
     close(hold[0]);
-    const Result result = run({"down", "all", "--pid", std::to_string(child)});
+    const ToolResult result = run({"down", "all", "--pid", std::to_string(child)});
     EXPECT_EQ(result.status, kNothingFound);
     EXPECT_EQ(process.states(), States{kActive});
     close(hold[1]);

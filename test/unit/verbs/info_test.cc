@@ -21,21 +21,17 @@ constexpr int kWrongArguments = 2;
 class Info : public VerbsTest {
 protected:
     int run(const std::vector<std::string>& arguments) {
-        std::vector<const char*> argv{"adaptib_info"};
-        for (const std::string& argument : arguments) {
-            argv.push_back(argument.c_str());
-        }
-        const auto argc = static_cast<int>(argv.size());
-        argv.push_back(nullptr);
-        TextFile out;
-        TextFile complaints;
         InfoSettings settings;
         settings.options = options_;
         settings.options_problem = options_problem_;
-        const int status = run_info(argc, argv.data(), settings, out.file(), complaints.file());
-        out_ = out.text();
-        complaints_ = complaints.text();
-        return status;
+        const ToolResult result =
+            run_tool("adaptib_info", arguments,
+                     [&](int argc, const char* const* argv, auto* out, auto* err) {
+                         return run_info(argc, argv, settings, out, err);
+                     });
+        out_ = result.out;
+        complaints_ = result.complaints;
+        return result.status;
     }
     bool says(const std::string& text) const { return out_.find(text) != std::string::npos; }
     bool complains(const std::string& text) const {
