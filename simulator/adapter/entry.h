@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of entry points share.
+// Functions that the files of entry points share.
 // Threads: without the engine's lock, but count_delivered(), which needs it.
 // May touch: objects.h.
 #pragma once

@@ -2,7 +2,7 @@
 // JsonWriter: writes a JSON text, indented, member by member.
 //
 // Purpose: reports and tools write JSON and read none, so they need no library for it.
-// REQUIRES: each begin_… has its end_…; members within objects have names, those of arrays none.
+// REQUIRES: each begin_ has its end_; members within objects have names, those of arrays none.
 // Threads: one at a time.
 // May touch: nothing.
 #pragma once

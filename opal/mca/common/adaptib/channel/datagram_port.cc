@@ -59,7 +59,7 @@ Status DatagramPort::add_block() {
     return status;
 }
 
-// Where a receive cannot be posted, the queue pair is broken, and its restart posts all.
+// A receive that cannot be posted means a broken queue pair, whose restart posts all.
 void DatagramPort::want_receives(std::uint32_t count) {
     count = std::min(count, most_receives_);
     while (receives_ < count && receives_ + block_ <= most_receives_) {

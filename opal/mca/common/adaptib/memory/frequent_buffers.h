@@ -145,7 +145,7 @@ private:
     Bytes range_ = 0; // sizes from kLeastBytes on that are counted; 0: off
     bool costs_known_ = false;
     UsageTable table_;
-    // What a use adds to its buffer's progress, for each 128 bytes of the message.
+    // Progress that a use adds to its buffer, for each 128 bytes of the message.
     std::array<std::uint32_t, kWeights> weights_{};
     std::vector<Buffer> buffers_;
     std::vector<std::uint32_t> free_; // numbers of free ones among buffers_
