@@ -325,24 +325,31 @@ Status PeerSegment::map_file(int fd, const WireAddress& wire, Obstacle& obstacle
         return Status::error(errno == EACCES || errno == EPERM ? Reason::no_permission
                                                                : Reason::no_memory);
     };
+    // Mapped twice: the first pages say how much there is. Not mremap(), which ThreadSanitizer does
+    // not follow when it moves pages.
+    const auto map = [&](Bytes length) {
+        void* at = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+        if (at == MAP_FAILED) {
+            return false;
+        }
+        if (base_ != nullptr) {
+            munmap(base_, mapped_);
+        }
+        base_ = static_cast<std::byte*>(at);
+        mapped_ = length;
+        return true;
+    };
     const Bytes page = page_bytes();
-    mapped_ = round_up(kRingOffset, page);
-    void* at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (at == MAP_FAILED) {
+    if (!map(round_up(kRingOffset, page))) {
         return refused();
     }
-    base_ = static_cast<std::byte*>(at);
     if (const Status status = check(wire); !status.ok()) {
         return status;
     }
     const Bytes fixed = kRingOffset + header()->ring_granules * kGranule;
-    const Bytes whole = round_up(Windows::can_make(base_) ? fixed : size_, page);
-    at = mremap(base_, mapped_, whole, MREMAP_MAYMOVE);
-    if (at == MAP_FAILED) {
+    if (!map(round_up(Windows::can_make(base_) ? fixed : size_, page))) {
         return refused();
     }
-    base_ = static_cast<std::byte*>(at);
-    mapped_ = whole;
     windows_.begin(base_, mapped_, size_);
     return kOk;
 }
