@@ -65,6 +65,8 @@ Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request)
     Protocol& protocol = core(rank).protocol();
     if (what.at_once && to != nullptr && !what.synchronous && what.data.base != nullptr &&
         RingSends::try_isend(*to, what.envelope, what.data.base, what.data.bytes)) {
+        note_event(counters(rank).trace, TraceKind::message_sent,
+                   {.peer = to->contact.name, .value = what.data.bytes});
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;
@@ -126,6 +128,8 @@ Started Driver::send_active(std::uint32_t rank, std::uint32_t to, std::uint8_t t
     const auto* base = static_cast<const std::byte*>(data.base);
     if (at_once && base != nullptr &&
         protocol.active().try_send(*target, tag, base, half, base + half, data.bytes - half)) {
+        note_event(counters(rank).trace, TraceKind::active_sent,
+                   {.peer = target->contact.name, .value = data.bytes});
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;

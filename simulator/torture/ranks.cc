@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "stats/trace_json.h"
+
 namespace adaptib::sim {
 
 namespace {
@@ -66,6 +68,11 @@ bool Ranks::start(std::string& text) {
         environment.maps_sources = options_.maps_sources;
         environment.measure = options_.measure;
         environment.watch_memory = [this] { return options_.keeps_registrations; };
+        if (options_.trace_events > 0) {
+            rank.trace =
+                std::make_unique<Trace>(*rank.process, options_.trace_events, TraceStamps::clock);
+            rank.counters.trace = rank.trace.get();
+        }
         environment.counters = &rank.counters;
         environment.message = [&rank](Severity, const std::string& message) {
             rank.messages.push_back(message);
@@ -96,6 +103,22 @@ bool Ranks::start(std::string& text) {
 Peer* Ranks::peer(std::size_t from, std::size_t to) {
     Peer* peer = nullptr;
     return core(from).peers().get(name(to), peer).ok() ? peer : nullptr;
+}
+
+bool Ranks::write_trace(const std::string& path) {
+    std::vector<TraceOfProcess> processes;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+        if (endpoints_.index(i) == 0) {
+            processes.push_back(
+                {name(i), world_.topology().hosts[process(i).host()].name, {}, 0, {}});
+        }
+        TraceOfEndpoint endpoint{ranks_[i]->trace.get(), {}};
+        for (const auto& rail : core(i).rails()) {
+            endpoint.rails.push_back(rail->info().name);
+        }
+        processes[endpoints_.process(i)].endpoints.push_back(std::move(endpoint));
+    }
+    return write_trace_file(path, processes);
 }
 
 // -------------------------------------------------------------------------------------------------

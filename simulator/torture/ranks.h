@@ -21,6 +21,7 @@
 #include "core/core.h"
 #include "simulator/network/world.h"
 #include "simulator/torture/endpoints.h"
+#include "stats/trace.h"
 #include "unit/core/address_table.h"
 
 namespace adaptib::sim {
@@ -37,7 +38,8 @@ struct RanksOptions {
     Parameters parameters = default_parameters();
     // Changes the parameters of a rank; may be empty.
     std::function<void(std::size_t rank, Parameters&)> parameters_of;
-    bool maps_sources = false; // Core::Environment
+    bool maps_sources = false;    // Core::Environment
+    std::size_t trace_events = 0; // that each rank keeps; 0: no traces
     // Registrations are kept after use. The memory that is sent and received stays mapped.
     bool keeps_registrations = false;
     MeasureOptions measure; // Core::Environment
@@ -71,6 +73,9 @@ public:
     Peer* peer(std::size_t from, std::size_t to);
     const Endpoints& endpoints() const { return endpoints_; }
     std::uint64_t name(std::size_t rank) const { return endpoints_.name(rank); }
+    // Writes the traces of all ranks. Returns false, and sets errno, if not all could be written.
+    // REQUIRES: trace_events > 0.
+    bool write_trace(const std::string& path);
 
     // Gives the rank a turn at `when`, or as soon as it has time.
     void wake(std::size_t rank, Nanoseconds when = Nanoseconds{0});
@@ -96,6 +101,7 @@ private:
         std::vector<Rank*> endpoints; // whose turns are this rank's, with itself; empty: none
         Random random;
         Counters counters;
+        std::unique_ptr<Trace> trace; // null: none
         std::vector<std::string> messages;
         std::unique_ptr<Core> core;
         Process* process = nullptr;

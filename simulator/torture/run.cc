@@ -261,8 +261,13 @@ void Runner::ask_the_models() {
     outcome_.one_sided = memory_.puts.size() + memory_.gets.size() + memory_.atomics.size();
 }
 
-std::unique_ptr<Driver> open(const Program& program, std::string& problem) {
-    return program.world.empty() ? open_shm(program, problem) : open_sim(program, problem);
+std::unique_ptr<Driver> open(const Program& program, std::string& problem,
+                             const std::string& trace) {
+    if (program.world.empty()) {
+        problem = "only simulated worlds have traces";
+        return trace.empty() ? open_shm(program, problem) : nullptr;
+    }
+    return open_sim(program, problem, trace);
 }
 
 Outcome run(const Program& program, std::unique_ptr<Driver> driver) {

@@ -21,7 +21,9 @@ struct Outcome {
 };
 
 // Makes the cores that the program asks for. Null with `problem` set if they cannot be made.
-std::unique_ptr<Driver> open(const Program& program, std::string& problem);
+// `trace`: the file that gets their traces at their end; empty: none.
+std::unique_ptr<Driver> open(const Program& program, std::string& problem,
+                             const std::string& trace = {});
 
 Outcome run(const Program& program, std::unique_ptr<Driver> driver);
 

@@ -3,6 +3,9 @@
 #include "simulator/torture/sim_driver.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "simulator/torture/ranks.h"
@@ -100,8 +103,20 @@ private:
 
 class SimDriver final : public Driver {
 public:
-    bool open(const Program& program, std::string& problem) {
+    ~SimDriver() override {
+        if (!trace_.empty() && !ranks_->write_trace(trace_)) {
+            std::fprintf(stderr, "%s cannot be written: %s\n", trace_.c_str(),
+                         std::strerror(errno));
+        }
+    }
+    SimDriver() = default;
+    SimDriver(const SimDriver&) = delete;
+    SimDriver& operator=(const SimDriver&) = delete;
+
+    bool open(const Program& program, std::string& problem, const std::string& trace) {
+        constexpr std::size_t kTraceEvents = 1u << 20u;
         sim::RanksOptions options;
+        options.trace_events = trace.empty() ? 0 : kTraceEvents;
         options.ranks = program.ranks;
         options.endpoints = program.endpoints;
         options.one_thread = number(program, "one_thread", 0) != 0;
@@ -142,6 +157,7 @@ public:
             failures_.begin(ranks_->world(), program.schedule, failing,
                             std::chrono::microseconds{pace});
         }
+        trace_ = ranks_ == nullptr ? "" : trace;
         return ranks_ != nullptr;
     }
 
@@ -240,15 +256,17 @@ private:
     }
 
     std::unique_ptr<sim::Ranks> ranks_;
+    std::string trace_; // path; empty: none
     bool paths_may_fail_ = false;
     Failures failures_; // ends before the world
 };
 
 } // namespace
 
-std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem) {
+std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem,
+                                 const std::string& trace) {
     auto driver = std::make_unique<SimDriver>();
-    return driver->open(program, problem) ? std::move(driver) : nullptr;
+    return driver->open(program, problem, trace) ? std::move(driver) : nullptr;
 }
 
 } // namespace adaptib::torture

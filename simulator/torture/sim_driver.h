@@ -17,7 +17,9 @@
 
 namespace adaptib::torture {
 
-// Null if the world or a core cannot be made; `problem` says why.
-std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem);
+// Null if the world or a core cannot be made; `problem` says why. `trace`: the file that gets the
+// traces of all ranks at their end; empty: none.
+std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem,
+                                 const std::string& trace);
 
 } // namespace adaptib::torture

@@ -44,6 +44,7 @@ struct Options {
     std::uint64_t seconds = 0;              // 0: until the last seed
     std::uint64_t jobs = 1;
     std::string program; // a file
+    std::string trace;   // a file; empty: none
     bool shrink = false;
     bool print = false;
 };
@@ -57,9 +58,9 @@ struct Progress {
     std::atomic<std::uint64_t> one_sided{0};
 };
 
-Outcome run_program(const Program& program) {
+Outcome run_program(const Program& program, const std::string& trace = {}) {
     std::string problem;
-    std::unique_ptr<Driver> driver = torture::open(program, problem);
+    std::unique_ptr<Driver> driver = torture::open(program, problem, trace);
     if (driver == nullptr) {
         Outcome outcome;
         outcome.problems = {"the cores cannot be made: " + problem};
@@ -255,21 +256,31 @@ private:
     SteadyClock::time_point end_;
 };
 
-int replay(const Options& options) {
-    std::ifstream file(options.program);
+// Returns false, after a message, if the file holds no program.
+bool read_file(const std::string& path, Program& program) {
+    std::ifstream file(path);
     std::stringstream text;
     text << file.rdbuf();
-    Program program;
     std::string problem;
     if (!file || !read(text.str(), program, problem)) {
-        std::fprintf(stderr, "%s cannot be read: %s\n", options.program.c_str(), problem.c_str());
+        std::fprintf(stderr, "%s cannot be read: %s\n", path.c_str(), problem.c_str());
+        return false;
+    }
+    return true;
+}
+
+int replay(const Options& options) {
+    Program program;
+    if (options.program.empty()) {
+        program = random_program(options.first);
+    } else if (!read_file(options.program, program)) {
         return 2;
     }
     if (options.shrink) {
         shrink_and_show(program, "again");
         return 0;
     }
-    const Outcome outcome = run_program(program);
+    const Outcome outcome = run_program(program, options.trace);
     show(outcome.problems.empty() ? "passed" : "failed", outcome);
     return outcome.problems.empty() ? 0 : 1;
 }
@@ -277,8 +288,10 @@ int replay(const Options& options) {
 [[noreturn]] void usage() {
     std::fputs("adaptib_sim_torture [--seed N | --seeds FROM..[TO]] [--seconds S] [--jobs J]\n"
                "                    [--shrink] [--print] | --program FILE [--shrink]\n"
+               "adaptib_sim_torture --seed N | --program FILE  --trace FILE\n"
                "Without seeds it begins with 1; without seconds and a last seed, it does not end.\n"
-               "--print prints the program of --seed instead of running it.\n",
+               "--print prints the program of --seed instead of running it. --trace writes what\n"
+               "happened when, for viewers of timelines.\n",
                stderr);
     std::exit(2);
 }
@@ -321,6 +334,8 @@ Options parse(const std::vector<std::string_view>& arguments) {
             options.jobs = std::max<std::uint64_t>(1, number(value));
         } else if (name == "--program") {
             options.program = value;
+        } else if (name == "--trace") {
+            options.trace = value;
         } else {
             usage();
         }
@@ -329,7 +344,7 @@ Options parse(const std::vector<std::string_view>& arguments) {
 }
 
 int torture(const Options& options) {
-    if (!options.program.empty()) {
+    if (!options.program.empty() || !options.trace.empty()) {
         return replay(options);
     }
     if (options.print) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reports of whole jobs (the parameter `report`), and adaptib_report on what they wrote.
+"""Reports and traces of whole jobs (the parameters `report` and `trace`), and adaptib_report on
+what they wrote.
 
 Runs test/mpi's program `pingpong`, which checks its data, under mpirun as a user would; the
 environment is that of test/run.
@@ -119,11 +120,83 @@ def bad_input(good, work):
     check(tool()[0] == 2 and tool("--ranks", good, bad)[0] == 2, "wrong arguments")
 
 
+def trace_file(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def balanced(events):
+    """Whether what begins ends once, afterwards, and the ends of others are not there."""
+    open_ones = set()
+    for event in events:
+        if event["ph"] in "be":
+            key = (event["pid"], event["cat"], event["name"], event["id2"]["local"])
+            if (event["ph"] == "b") == (key in open_ones):
+                return False
+            open_ones ^= {key}
+    return not open_ones
+
+
+def traces(work):
+    for name, transport, more in (("mtl", MTL, []), ("btl", BTL, []), ("four", MTL, [
+            "--mca", "opal_common_adaptib_endpoints", "4"]), ("few", MTL, [
+            "--mca", "opal_common_adaptib_trace_events", "100"])):
+        directory = os.path.join(work, "trace-" + name)
+        os.mkdir(directory)
+        status, text = job(3, "none", transport, "--mca", "opal_common_adaptib_trace", directory,
+                           *more)
+        check(status == 0, f"{name}: the traced job failed:\n{text}")
+        check(sorted(os.listdir(directory)) == [f"trace-rank-{rank}.json" for rank in range(3)],
+              f"{name}: a file of each process: {os.listdir(directory)}")
+        joined = os.path.join(work, name + ".json")
+        status, text, complaints = tool("--trace", joined, directory)
+        check(status == 0 and "3 processes" in text and not complaints, f"{name}: {text}{complaints}")
+        data = trace_file(joined)
+        events = [event for event in data["traceEvents"] if event["ph"] != "M"]
+        kinds = {event["name"] for event in events}
+        times = [event["ts"] for event in events]
+        check({event["pid"] for event in events} == {0, 1, 2} and min(times) >= 0
+              and max(times) < 60e6, f"{name}: all processes, on one time line")
+        if name == "few":
+            check(data["otherData"]["events_lost"] > 100 and len(events) <= 300
+                  and "earlier ones are lost" in text, f"{name}: the latest are kept:\n{text}")
+            continue
+        check(data["otherData"]["events_lost"] == 0 and balanced(events),
+              f"{name}: what begins ends once")
+        wanted = {"active message sent", "active message arrived"} if name == "btl" else {
+            "message sent", "message arrived",
+            "long send with rank 1" + (" of endpoint 0" if name == "four" else "")}
+        check(wanted | {"connected"} <= kinds, f"{name}: {sorted(kinds)}")
+        if name != "btl":
+            sent = sum(event["name"] == "message sent" for event in events)
+            arrived = sum(event["name"] == "message arrived" for event in events)
+            check(sent == arrived > 0, f"{name}: {sent} messages sent, {arrived} arrived")
+    status, text = job(2, "none", MTL, "--mca", "opal_common_adaptib_trace", "/no/such/directory")
+    check(status != 0 and '"/no/such/directory"' in text, f"no such directory:\n{text}")
+    broken_traces(os.path.join(work, "trace-mtl"), work)
+
+
+def broken_traces(directory, work):
+    with open(os.path.join(directory, "trace-rank-0.json"), "r+", encoding="utf-8") as file:
+        file.truncate(1000)
+    with open(os.path.join(directory, "trace-rank-2.json"), "w", encoding="utf-8") as file:
+        file.write("[]")
+    status, text, complaints = tool("--trace", os.path.join(work, "left.json"), directory)
+    check(status == 0 and "1 process," in text and "trace-rank-0.json" in complaints
+          and "trace-rank-2.json: no trace of adaptib" in complaints, f"{text}{complaints}")
+    for where in (os.path.join(work, "nowhere"), work):
+        status, _, complaints = tool("--trace", os.path.join(work, "left.json"), where)
+        check(status == 1 and "has no trace of a process" in complaints, complaints)
+    status, _, complaints = tool("--trace", os.path.join(work, "no", "left.json"), directory)
+    check(status == 1 and "No such file" in complaints, complaints)
+
+
 def main():
     summaries()
     refusals()
     with tempfile.TemporaryDirectory() as work:
         directories(work)
+        traces(work)
     print("reports: " + (f"{failures} failures" if failures else "ok"))
     return 1 if failures else 0
 

@@ -175,7 +175,7 @@ static void on_the_stack(void)
     }
 }
 
-/* Maps pages at `wanted` if nobody else has taken the place meanwhile, as the library itself may. */
+/* Maps pages at `wanted` if nobody has taken the place meanwhile, as the library itself may. */
 static void *map_at(void *wanted)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS;

@@ -218,6 +218,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"endpoints", {"8"}},                  // processors
         {"partition", {"8001"}},               // an example
         {"report", {"1", "0"}},                // a switch's values
+        {"trace_events", {"48"}},              // bytes of a TraceEvent
         {"unexpected_memory", {"16", "1"}},    // MiB, GiB: the bounds of unexpected_memory()
     };
     for (const Row& row : parameter_table()) {
@@ -340,7 +341,7 @@ TEST(Parameters, FreeTextsAreTaken) {
         value_in<char*>(values, row) = nullptr;
         expect_refused(values, row, "");
     }
-    EXPECT_EQ(texts, 4);
+    EXPECT_EQ(texts, 5);
 }
 
 TEST(Parameters, TheReportIsAWordASwitchOrADirectory) {

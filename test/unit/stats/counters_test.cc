@@ -16,7 +16,7 @@ namespace {
 
 using Row = opal_common_adaptib_counter_t;
 
-constexpr std::size_t kCount = sizeof(Counters) / sizeof(std::uint64_t);
+constexpr std::size_t kCount = offsetof(Counters, trace) / sizeof(std::uint64_t);
 
 TEST(Counters, EveryCounterHasARowOverItsLiveValue) {
     const auto* base = reinterpret_cast<const std::uint64_t*>(&process_counters());

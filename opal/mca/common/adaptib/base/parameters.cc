@@ -361,6 +361,16 @@ constexpr std::array kTable{
         "page of each process, with its connections, rails and paths. path...: a JSON file of each "
         "process in this directory, for adaptib_report. none (or 0): no report."},
     opal_common_adaptib_parameter_t{
+        "trace", kString, &g_parameters.trace, "none", "", "none|path...", 3,
+        "Timeline of messages, long transfers, connections, paths and repairs. path...: each "
+        "process keeps its latest events and writes them into a JSON file in this directory at its "
+        "end, for Perfetto or another viewer of Chrome's trace event format; adaptib_report joins "
+        "the files of a job. none: no events are kept."},
+    opal_common_adaptib_parameter_t{
+        "trace_events", kInt, &g_parameters.trace_events, "65536", "events", "16..16777216", 5,
+        "Events that each endpoint of a process keeps for the parameter trace; later ones replace "
+        "the oldest. One takes 48 bytes."},
+    opal_common_adaptib_parameter_t{
         "verbose", kInt, &g_parameters.verbose, "0", "lines", "0..1", 1,
         "Lines on standard error at the start of the job. 1: the first process tells what adaptib "
         "carries, over which rails, with which policies. 0: none."},

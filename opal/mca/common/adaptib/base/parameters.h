@@ -78,6 +78,8 @@ struct Parameters {
     int partition_timeout;
     char* source_map;
     char* report;
+    char* trace;
+    int trace_events;
     int verbose;
 };
 

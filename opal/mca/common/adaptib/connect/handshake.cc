@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "connect/need.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 
@@ -45,6 +46,8 @@ bool Handshake::ask(Peer& peer) {
     peer.session.state = ConnectState::requested;
     peer.connection.activity.asked = context_.options.clock->now();
     ++context_.counters.connections_requested;
+    note_event(context_.counters.trace, TraceKind::connect,
+               {.peer = peer.contact.name, .id = peer.contact.name});
     context_.counters.connections_retried += peer.connection.activity.refusals > 0 ? 1 : 0;
     static_cast<void>(parts_.messages.send(peer, MessageType::connect_request));
     return true;

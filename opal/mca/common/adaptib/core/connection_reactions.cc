@@ -13,6 +13,11 @@ namespace {
 
 constexpr Nanoseconds kReportRepairs{1'000'000'000}; // at most one notice per this time
 
+// Tells a repair apart from others, in a trace: it may be interrupted several times.
+std::uint64_t repair_id(const Peer& peer) {
+    return peer.contact.name ^ static_cast<std::uint64_t>(peer.interruption.repair.began.count());
+}
+
 } // namespace
 
 void ConnectionReactions::on_ring_offered(Peer& peer) { parts_->progress.heat(peer); }
@@ -21,12 +26,21 @@ void ConnectionReactions::on_ring_final(Peer& peer) { parts_->progress.rings().e
 
 void ConnectionReactions::on_ring_withdrawn(Peer& peer) { parts_->progress.rings().remove(peer); }
 
-void ConnectionReactions::on_connected(Peer& peer) { parts_->protocol.on_connected(peer); }
+void ConnectionReactions::on_connected(Peer& peer) {
+    note(TraceKind::connect_end, peer, peer.contact.name); // if this process has requested it
+    note(TraceKind::connected, peer);
+    parts_->protocol.on_connected(peer);
+}
 
-void ConnectionReactions::on_unconnected(Peer& peer) { parts_->protocol.on_unconnected(peer); }
+void ConnectionReactions::on_unconnected(Peer& peer) {
+    note(TraceKind::connect_end, peer, peer.contact.name);
+    note(TraceKind::unconnected, peer);
+    parts_->protocol.on_unconnected(peer);
+}
 
 // Adds the error text of the first rail that has one.
 void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std::string& what) {
+    note(TraceKind::connect_end, peer, peer.contact.name);
     if (parts_->progress.departures().leaves(peer)) {
         peer.session.state =
             peer.session.state == ConnectState::failed ? ConnectState::idle : peer.session.state;
@@ -67,6 +81,7 @@ void ConnectionReactions::on_path_unconnected(Peer& peer, std::size_t pair,
 }
 
 void ConnectionReactions::on_interrupted(Peer& peer) {
+    note(TraceKind::repair, peer, repair_id(peer));
     static_cast<void>(parts_->progress.departures().leaves(peer));
     parts_->protocol.on_interrupted(peer);
     parts_->watch.life().want(peer); // the repair needs an answer of the peer
@@ -92,6 +107,7 @@ void ConnectionReactions::on_fenced(Peer& peer) { parts_->protocol.flow().on_fen
 
 // The path repository reports what failed, path by path; this notice is for close observers.
 void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
+    note(TraceKind::repair_end, peer, repair_id(peer));
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         if (peer.lanes.subchannels[i].qp != nullptr) {
             parts_->paths.report_success(peer, i, parts_->datagram_paths.reports_paths(peer));
@@ -111,6 +127,7 @@ void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
 }
 
 void ConnectionReactions::on_partition(Peer& peer, Nanoseconds lasted) {
+    note(TraceKind::partition_over, peer, 0, lasted);
     parts_->datagram_paths.on_partition(peer, lasted);
 }
 

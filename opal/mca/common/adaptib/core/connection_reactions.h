@@ -24,6 +24,7 @@
 #include "protocol/protocol.h"
 #include "recovery/path_repository.h"
 #include "stats/counters.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 
@@ -67,6 +68,14 @@ public:
     void on_notice(const std::string& text) override;
 
 private:
+    void note(TraceKind kind, const Peer& peer, std::uint64_t id = 0,
+              Nanoseconds lasted = {}) const {
+        note_event(parts_->counters.trace, kind,
+                   {.peer = peer.contact.name,
+                    .id = id,
+                    .value = static_cast<std::uint64_t>(lasted.count())});
+    }
+
     const Clock& clock_;
     MessageFunction message_;
     std::optional<Parts> parts_;

@@ -3,6 +3,16 @@
 
 namespace adaptib {
 
+namespace {
+
+TraceKind kind_of(PathState state) {
+    return state == PathState::up       ? TraceKind::path_up
+           : state == PathState::failed ? TraceKind::path_failed
+                                        : TraceKind::path_suspect;
+}
+
+} // namespace
+
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
 // that use it, but the failed request is one peer's; the others' connections are made anew.
 void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
@@ -57,6 +67,9 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState, Pat
     if (peer.session.state == ConnectState::failed) {
         return;
     }
+    note_event(parts_->trace, kind_of(now),
+               {.peer = peer.contact.name,
+                .rail = static_cast<std::uint8_t>(peer.contact.route.pairs[pair].local)});
     parts_->datagram_paths.on_path_changed(peer, pair, now);
     if (now == PathState::failed) {
         const bool used =

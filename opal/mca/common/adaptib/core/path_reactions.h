@@ -25,6 +25,7 @@
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
 #include "recovery/path_repository.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 
@@ -44,6 +45,7 @@ public:
         ConnectionManager& connections;
         Protocol& protocol;
         Departures& departures;
+        Trace* trace; // null: none
     };
     explicit PathReactions(MessageFunction message) : message_(std::move(message)) {}
 

@@ -65,7 +65,12 @@ namespace {
         to != nullptr &&
         (ActiveMessages::try_send(*to, tag, first, first_bytes, second, second_bytes) ||
          core->protocol->active().send_timed(*to, tag, first, first_bytes, second, second_bytes));
-    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+    if (!sent) {
+        return OPAL_COMMON_ADAPTIB_AGAIN;
+    }
+    note_event(core->trace, TraceKind::active_sent,
+               {.peer = to->contact.name, .value = first_bytes + second_bytes});
+    return OPAL_COMMON_ADAPTIB_COMPLETE;
 }
 
 } // namespace

@@ -16,6 +16,7 @@
 #include "common_adaptib_two_sided.h"
 #include "core/core.h"
 #include "interface/process.h"
+#include "stats/trace.h"
 
 // An endpoint of the process: what the C interface calls a core.
 struct opal_common_adaptib_core {
@@ -24,6 +25,7 @@ struct opal_common_adaptib_core {
 
     // Members that every call reads: one cache line.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
+    adaptib::Trace* trace = nullptr; // of its counters; null: none
     const bool* threads; // several may call at the same time, or there are several endpoints
     // A thread is inside opal_common_adaptib_progress or quiesce_messages.
     bool inside = false;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "interface/job_report.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -14,6 +11,7 @@
 #include "base/parameters.h"
 #include "base/process_name.h"
 #include "base/text_file.h"
+#include "interface/output_directory.h"
 #include "stats/job_summary.h"
 
 namespace adaptib {
@@ -33,26 +31,15 @@ void JobReport::say(opal_common_adaptib_severity_t severity, const std::string& 
     environment_.message(environment_.context, severity, text.c_str());
 }
 
-std::string JobReport::path() const {
-    const std::uint64_t job = spawned_job_of(environment_.self);
-    return std::string(process_parameters().report) + "/" +
-           (job > 0 ? "job-" + std::to_string(job) + "-" : "") + "rank-" +
-           std::to_string(rank_of(environment_.self)) + ".json";
-}
-
 bool JobReport::check() const {
     if (kind() != ReportKind::directory) {
         return true;
     }
     const char* const directory = process_parameters().report;
-    struct stat found {};
-    const bool there = stat(directory, &found) == 0;
-    const bool is_directory = there && S_ISDIR(found.st_mode);
-    if (is_directory && access(directory, W_OK | X_OK) == 0) {
+    const std::string why = unwritable(directory);
+    if (why.empty()) {
         return true;
     }
-    const std::string why =
-        there && !is_directory ? std::string("is no directory") : std::strerror(errno);
     say(OPAL_COMMON_ADAPTIB_FAILURE,
         "The parameter opal_common_adaptib_report has the value \"" + std::string(directory) +
             "\", which is neither none, summary nor ranks, and no directory that can be written "
@@ -83,14 +70,10 @@ void JobReport::write(std::span<const std::string> texts, const std::string& set
     }
 }
 
-// Writes a file of another name first, so that a reader never finds half a report.
 void JobReport::write_file(const ProcessReport& own, std::span<const std::string> texts) const {
-    const std::string final_path = path();
-    const std::string first_path = final_path + ".part";
-    if (!write_text_file(first_path, report_json(own, texts)) ||
-        std::rename(first_path.c_str(), final_path.c_str()) != 0) {
-        say(OPAL_COMMON_ADAPTIB_NOTICE,
-            final_path + " could not be written: " + std::strerror(errno));
+    const std::string path = path_of_process(process_parameters().report, "", environment_.self);
+    if (!write_text_file(unfinished(path), report_json(own, texts)) || !publish_file(path)) {
+        say(OPAL_COMMON_ADAPTIB_NOTICE, path + " could not be written: " + std::strerror(errno));
     }
 }
 

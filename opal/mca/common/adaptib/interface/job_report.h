@@ -32,7 +32,6 @@ public:
     void write(std::span<const std::string> texts, const std::string& setup) const;
 
 private:
-    std::string path() const;
     void say(opal_common_adaptib_severity_t severity, const std::string& text) const;
     void write_file(const ProcessReport& own, std::span<const std::string> texts) const;
     void summarize(const ProcessReport& own, const std::string& setup) const;

@@ -18,6 +18,7 @@
 #include "base/text_file.h"
 #include "core/open_fabrics.h"
 #include "interface/handle.h"
+#include "stats/live_counters.h"
 
 namespace adaptib {
 
@@ -204,9 +205,10 @@ int Process::open() {
         report(OPAL_COMMON_ADAPTIB_FAILURE, text);
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
-    if ((maps_sources() && !can_write_source_map()) || !job_report_.check()) {
+    if ((maps_sources() && !can_write_source_map()) || !job_report_.check() || !trace_.check()) {
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
+    static_cast<void>(share_counters(environment_.self));
     const std::uint32_t wanted = wanted_endpoints();
     if (const int code = open_endpoints(wanted); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
         return code;
@@ -277,6 +279,8 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
         environment.yields = environment_.yields;
         environment.random = &made->random;
         environment.counters = &endpoint_counters(index);
+        made->trace = trace_.begin(index);
+        environment.counters->trace = made->trace;
         if (environment_.watch_memory != nullptr) {
             environment.watch_memory = [this] {
                 return environment_.watch_memory(environment_.context);
@@ -324,6 +328,19 @@ void Process::end() {
     if (job_report_.wanted()) {
         job_report_.write(texts, setup);
     }
+    if (trace_.wanted()) {
+        write_trace();
+    }
+}
+
+void Process::write_trace() const {
+    std::vector<std::vector<std::string>> rails(endpoints());
+    for (const auto& endpoint : endpoints_) {
+        for (const auto& rail : endpoint->core->rails()) {
+            rails[endpoint->index].push_back(rail->info().name);
+        }
+    }
+    trace_.write(rails);
 }
 
 void Process::set_up(const std::string& carries) {

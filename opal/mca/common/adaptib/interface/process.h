@@ -34,6 +34,7 @@
 #include "base/random.h"
 #include "common_adaptib.h"
 #include "interface/job_report.h"
+#include "interface/process_trace.h"
 
 namespace adaptib {
 
@@ -98,6 +99,7 @@ private:
     int open_endpoints(std::uint32_t wanted);
     bool can_write_source_map();
     void write_source_map(std::uint32_t endpoint);
+    void write_trace() const;
     void report(opal_common_adaptib_severity_t severity, const std::string& text) const;
     void report_later(opal_common_adaptib_severity_t severity, const std::string& text);
     void say_pending_now();
@@ -106,6 +108,7 @@ private:
     CallbackBootstrap bootstrap_{environment_};
     const JobReport job_report_{environment_};
     MonotonicClock clock_;
+    ProcessTrace trace_{environment_, clock_};
     AddressBlob address_;
     std::string setup_; // empty: nothing was to be carried
     std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_;

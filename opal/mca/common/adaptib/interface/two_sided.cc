@@ -24,6 +24,11 @@ SendCaller caller_of(opal_common_adaptib_op_kind_t op_kind) {
                : SendCaller{static_cast<OpKind>(op_kind)};
 }
 
+[[gnu::always_inline]] inline void note_sent(opal_common_adaptib_core_t* core, const Peer& to,
+                                             Bytes bytes) {
+    note_event(core->trace, TraceKind::message_sent, {.peer = to.contact.name, .value = bytes});
+}
+
 // Tries the fast path.
 bool try_any(Peer& to, const Envelope& from, const Data& data, bool waits) {
     if (data.base == nullptr) {
@@ -51,6 +56,7 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
         ((tries && try_any(*to, from, *data, caller.waits)) ||
          protocol.sends().send_timed(*to, from, *data))) [[likely]] {
         end_at_once(*request, data->bytes);
+        note_sent(core, *to, data->bytes);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
     bool complete = false;
@@ -73,7 +79,11 @@ try_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer, std
     const Envelope envelope{context, source, tag};
     const bool sent = kWaits ? RingSends::try_send(*to, envelope, base, bytes)
                              : RingSends::try_isend(*to, envelope, base, bytes);
-    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+    if (!sent) {
+        return OPAL_COMMON_ADAPTIB_AGAIN;
+    }
+    note_sent(core, *to, bytes);
+    return OPAL_COMMON_ADAPTIB_COMPLETE;
 }
 
 inline Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {

@@ -88,6 +88,8 @@ bool ActiveMessages::transmit(SendRequest& request) {
         end_broken(request, status);
         return true;
     }
+    note_event(counters_.trace, TraceKind::active_sent,
+               {.peer = peer.contact.name, .value = length});
     note_sent(peer);
     completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
     return true;

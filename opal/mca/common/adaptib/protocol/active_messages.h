@@ -29,6 +29,7 @@
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
 #include "stats/counters.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 
@@ -87,6 +88,8 @@ public:
     bool transmit(SendRequest& request);
     // Takes a message, or the last part of one.
     void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
+        note_event(counters_.trace, TraceKind::active_arrived,
+                   {.peer = peer.contact.name, .value = length});
         if (handler_ != nullptr && peer.in.parts.empty()) [[likely]] {
             handler_(context_, peer, tag, body, length);
         } else {

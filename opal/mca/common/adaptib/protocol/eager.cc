@@ -12,6 +12,7 @@ void TaggedReceives::on_eager_sync(Peer& peer, const MessageHeader& header, cons
     const std::byte* payload = body + sizeof(SyncBody);
     const Bytes length = header.length - sizeof(SyncBody);
     const Envelope envelope{header.context, header.source, header.tag};
+    note_event(trace_, TraceKind::message_arrived, {.peer = peer.contact.name, .value = length});
     if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
         deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
         flow_.send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));

@@ -39,6 +39,7 @@
 #include "protocol/tagged_receives.h"
 #include "protocol/transfer_engine.h"
 #include "stats/counters.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 

@@ -12,6 +12,7 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
     peer.ending.failure = "The connection to process " + rank_text(peer.contact.name) +
                           " on host " + peer.contact.address.host + " is broken: " + what +
                           ". Its requests end with an error.";
+    note_event(parts_.trace, TraceKind::peer_lost, {.peer = peer.contact.name});
     peer.in.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.

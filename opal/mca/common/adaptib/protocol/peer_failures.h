@@ -25,6 +25,7 @@
 #include "protocol/rendezvous.h"
 #include "protocol/tagged_receives.h"
 #include "protocol/transfer_engine.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 
@@ -40,6 +41,7 @@ public:
         TransferEngine& transfers;
         Rendezvous& rendezvous;
         ProtocolListener& listener;
+        Trace* trace; // null: none
     };
 
     explicit PeerFailures(const Parts& parts) : parts_(parts) {}

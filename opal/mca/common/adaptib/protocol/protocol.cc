@@ -13,8 +13,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       order_(receives_.pool(), counters, *this),
       memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures},
               rails, fabrics, counters, listener),
-      failures_(
-          {connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_, listener}),
+      failures_({connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_,
+                 listener, counters.trace}),
       reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,
                   failures_, listener}),
       one_sided_({options.self, options.serves_atomics, options.block_bytes, options.clock},

@@ -117,6 +117,8 @@ InboundMessage* TaggedReceives::found_or_wanted(UnexpectedMessage* found, Peer* 
 
 void TaggedReceives::queue_unexpected(Peer& peer, InboundMessage& message) {
     message.peer = &peer;
+    note_event(trace_, TraceKind::message_unexpected,
+               {.peer = peer.contact.name, .value = message.length});
     matcher_.add_unexpected(message);
     back_pressure_.on_kept(peer, BlockPool::block_bytes(message.size()));
 }

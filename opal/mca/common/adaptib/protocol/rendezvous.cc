@@ -27,6 +27,9 @@ void Rendezvous::make_send_transfer(SendRequest& request) {
         }
     }
     transfer->id = sends_.add(transfer.get());
+    note_event(
+        counters_.trace, TraceKind::long_send,
+        {.peer = request.peer->contact.name, .id = transfer->id, .value = request.data.bytes});
     request.transfer = transfer.release();
 }
 
@@ -67,6 +70,8 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
     transfer->source = source;
     transfer->wanted = wanted;
     transfer->id = receives_.add(transfer);
+    note_event(counters_.trace, TraceKind::long_receive,
+               {.peer = peer.contact.name, .id = transfer->id, .value = wanted});
     ++peer.transfers.users;
     const bool open = peer.session.state == ConnectState::open;
     if (!open) {
@@ -161,6 +166,8 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
         return;
     }
     transfer->cleared = true;
+    note_event(counters_.trace, TraceKind::long_send_cleared,
+               {.peer = peer.contact.name, .value = body.wanted});
     ++peer.transfers.users;
     transfer->receive_id = body.receive_id;
     transfer->wanted = body.wanted;
@@ -198,6 +205,8 @@ void Rendezvous::end_send(SendTransfer& transfer, bool failed) {
             listener_.staging(transfer.peer).give(std::move(block.memory));
         }
     }
+    note_event(counters_.trace, TraceKind::long_send_end,
+               {.peer = transfer.peer.contact.name, .id = transfer.id, .value = transfer.wanted});
     sends_.remove(transfer.id);
     delete &transfer;
     listener_.on_sent(request, failed);
@@ -221,6 +230,8 @@ void Rendezvous::end_receive(ReceiveTransfer& transfer) {
     }
     give_blocks(transfer);
     const IdBody body{transfer.source.send_id};
+    note_event(counters_.trace, TraceKind::long_receive_end,
+               {.peer = peer.contact.name, .id = transfer.id, .value = wanted});
     receives_.remove(transfer.id);
     delete &transfer;
     if (tell) {

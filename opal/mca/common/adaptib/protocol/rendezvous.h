@@ -38,6 +38,7 @@
 #include "protocol/send_flow.h"
 #include "protocol/transfer_engine.h"
 #include "stats/counters.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 

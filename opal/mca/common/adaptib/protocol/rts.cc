@@ -51,6 +51,7 @@ void TaggedReceives::accept(Peer& peer, const Envelope& envelope, const Rendezvo
     if (wanted == 0 || listener_.read_at_once(peer, source, request.data.base, wanted)) {
         const IdBody body{source.send_id};
         flow_.send_control(peer, MessageType::finish, &body, sizeof body);
+        note_event(trace_, TraceKind::copied_at_once, {.peer = peer.contact.name, .value = wanted});
         complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
         return;
     }

@@ -117,6 +117,8 @@ bool MessageSends::transmit_eager(SendRequest& request) {
         return true;
     }
     request.sent = true;
+    note_event(counters_.trace, TraceKind::message_sent,
+               {.peer = peer.contact.name, .value = request.data.bytes});
     note_sent(peer);
     if (body == 0) {
         completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);

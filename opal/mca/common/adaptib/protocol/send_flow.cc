@@ -17,6 +17,7 @@ bool is_matched(const SendRequest& request) { return request.type != MessageType
 
 void SendFlow::stall(Peer& peer, PendingSend& send) {
     ++counters_.send_stalls;
+    note_event(counters_.trace, TraceKind::send_waits, {.peer = peer.contact.name});
     peer.out.pending.add(send);
     if (!peer.flow.stalled_link.linked()) {
         stalled_.push_back(peer);

@@ -41,6 +41,7 @@
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
 #include "stats/counters.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 
@@ -69,7 +70,8 @@ public:
     TaggedReceives(const Options& options, SendFlow& flow, Rendezvous& rendezvous,
                    Counters& counters, TaggedReceivesListener& listener)
         : back_pressure_(options.unexpected_most, listener), options_(options), flow_(flow),
-          rendezvous_(rendezvous), counters_(counters), listener_(listener) {}
+          rendezvous_(rendezvous), counters_(counters), trace_(counters.trace),
+          listener_(listener) {}
     ~TaggedReceives(); // destroys messages that the user never received
     TaggedReceives(const TaggedReceives&) = delete;
     TaggedReceives& operator=(const TaggedReceives&) = delete;
@@ -110,6 +112,8 @@ public:
     // --- Messages. REQUIRES: those of peers have passed check_message ----------------------------
     [[gnu::always_inline]] void on_eager(Peer& peer, const Envelope& envelope,
                                          const std::byte* payload, Bytes length) {
+        note_event(trace_, TraceKind::message_arrived,
+                   {.peer = peer.contact.name, .value = length});
         if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
             deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
         } else {
@@ -192,6 +196,7 @@ private:
     SendFlow& flow_;
     Rendezvous& rendezvous_;
     Counters& counters_;
+    Trace* const trace_; // of counters_
     TaggedReceivesListener& listener_;
     BlockPool pool_;
 };

@@ -13,6 +13,24 @@ namespace adaptib {
 
 static_assert(kPathWeights.size() >= kMaxSubchannels);
 
+namespace {
+
+// A stripe is told apart from others by its transfer's address and its own number.
+void note_stripe(Trace* trace, TraceKind kind, const Transfer& transfer, std::size_t stripe) {
+    if (trace == nullptr) [[likely]] {
+        return;
+    }
+    const Stripe& of = transfer.rma.plan[stripe];
+    const Subchannel& over = transfer.peer.lanes.subchannels[of.subchannel];
+    trace->note(kind,
+                {.peer = transfer.peer.contact.name,
+                 .id = reinterpret_cast<std::uintptr_t>(&transfer) ^ std::uint64_t{stripe} << 48u,
+                 .value = of.length,
+                 .rail = static_cast<std::uint8_t>(over.local_rail)});
+}
+
+} // namespace
+
 void TransferEngine::plan(Transfer& transfer) {
     Peer& peer = transfer.peer;
     TransferPlan& rma = transfer.rma;
@@ -120,6 +138,7 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
         transfer.peer.transfers.put_get_balance->posted(rma.direction(),
                                                         rma.plan[rma.posted].length);
     }
+    note_stripe(counters_.trace, TraceKind::stripe, transfer, rma.posted);
     rma.outstanding_bytes += rma.plan[rma.posted].length;
     ++rma.posted;
     if (rma.outstanding++ == 0) {
@@ -377,6 +396,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
         subchannel.reads -= rma.direction() == Direction::read ? 1 : 0;
         subchannel.completions += completion.status == WorkStatus::success ? 1 : 0;
         rma.outstanding_bytes -= length;
+        note_stripe(counters_.trace, TraceKind::stripe_end, transfer, stripe);
         if (timed) {
             take_time(transfer, stripe, completion.status);
         }
@@ -395,6 +415,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
         if (stripe < rma.plan.size() && may_repeat(transfer, completion.status)) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[stripe].length;
+            note_stripe(counters_.trace, TraceKind::stripe_repeated, transfer, stripe);
             rma.remaining.push_back(rma.plan[stripe]);
         } else if (refused) {
             if (stripe < rma.plan.size()) {
@@ -449,6 +470,8 @@ void TransferEngine::abandon(Transfer& transfer) {
         if (!timed || !rma.progress[i].done) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[i].length;
+            note_stripe(counters_.trace, TraceKind::stripe_end, transfer, i);
+            note_stripe(counters_.trace, TraceKind::stripe_repeated, transfer, i);
             rma.remaining.push_back(rma.plan[i]);
         }
     }

@@ -30,6 +30,7 @@
 #include "peer/peer.h"
 #include "protocol/transfer.h"
 #include "stats/counters.h"
+#include "stats/trace.h"
 
 namespace adaptib {
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The counter table and the readable report (stats/counters.h).
+// The counter table, its pages and the readable report (stats/counters.h, stats/live_counters.h).
 #include "stats/counters.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,16 +14,23 @@
 #include <cstdio>
 
 #include "base/process_name.h"
+#include "stats/live_counters.h"
 
 namespace adaptib {
 
 namespace {
 
 // On pages of their own, which endpoints that do not exist never touch.
-struct alignas(4096) OfEndpoint {
+struct alignas(kLivePage) OfEndpoint {
     Counters counters;
 };
-std::array<OfEndpoint, kMaxEndpoints> g_counters;
+struct alignas(kLivePage) Pages {
+    LiveHeader header;
+    std::array<OfEndpoint, kMaxEndpoints> endpoints;
+};
+static_assert(sizeof(OfEndpoint) == kLivePage && sizeof(Pages) == kLiveBytes);
+Pages g_pages;
+constexpr std::array<OfEndpoint, kMaxEndpoints>& g_counters = g_pages.endpoints;
 
 constexpr std::array kTable{
 #define ADAPTIB_ROW(name, unit, kind, level, help)                                                 \
@@ -92,6 +103,43 @@ std::string connections_report(const Counters& c) {
 Counters& endpoint_counters(std::uint32_t endpoint) { return g_counters[endpoint].counters; }
 
 std::span<const opal_common_adaptib_counter_t> counter_table() { return kTable; }
+
+std::uint64_t live_table_key() {
+    std::uint64_t key = 0xcbf29ce484222325; // FNV-1a of all names
+    for (const auto& row : kTable) {
+        for (const char* c = row.name; *c != '\0'; ++c) {
+            key = (key ^ static_cast<unsigned char>(*c)) * 0x100000001b3;
+        }
+        key = (key ^ ',') * 0x100000001b3;
+    }
+    return key;
+}
+
+bool share_counters(std::uint64_t name) {
+    if (g_pages.header.magic != 0) {
+        return true;
+    }
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    if (reinterpret_cast<std::uintptr_t>(&g_pages) % page != 0 || kLiveBytes % page != 0) {
+        return false;
+    }
+    const int fd = memfd_create(kLiveCountersFile, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const auto head = static_cast<ssize_t>(live_counters_offset(1)); // others hold zeros so far
+    const bool there = fd >= 0 && ftruncate(fd, static_cast<off_t>(kLiveBytes)) == 0 &&
+                       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 &&
+                       pwrite(fd, &g_pages, static_cast<std::size_t>(head), 0) == head &&
+                       mmap(&g_pages, kLiveBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                            fd, 0) != MAP_FAILED;
+    if (!there) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return false;
+    }
+    g_pages.header = {0, live_table_key(), name, static_cast<std::uint32_t>(getpid())};
+    std::atomic_ref(g_pages.header.magic).store(kLiveMagic, std::memory_order_release);
+    return true; // the descriptor stays open: others find the file by it
+}
 
 std::uint64_t process_value(const opal_common_adaptib_counter_t& row) {
     const std::ptrdiff_t place = row.value - reinterpret_cast<const std::uint64_t*>(&g_counters[0]);

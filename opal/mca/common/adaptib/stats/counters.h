@@ -18,6 +18,8 @@
 
 namespace adaptib {
 
+class Trace;
+
 #define ADAPTIB_PATH_WEIGHT(X, N)                                                                  \
     X(path_weight_##N, "per mille", VALUE, 5,                                                      \
       "Weight of path " #N " in striping to the peer whose stripes were timed last")
@@ -238,6 +240,7 @@ struct Counters {
 #define ADAPTIB_FIELD(name, unit, kind, level, help) std::uint64_t name = 0;
     ADAPTIB_COUNTERS(ADAPTIB_FIELD)
 #undef ADAPTIB_FIELD
+    Trace* trace = nullptr; // takes events beside the numbers; null: nobody asked for them
 };
 
 // The weights of paths among the counters, by number of the path: the part of a long message that

@@ -6,7 +6,6 @@
 // May touch: base/, fabric/shm/layout.h, the system.
 #include "tools/rails.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "fabric/shm/layout.h"
+#include "tools/process_files.h"
 
 namespace adaptib {
 namespace {
@@ -91,16 +91,6 @@ struct Command {
     std::optional<std::uint64_t> job;
 };
 
-std::optional<std::uint64_t> number(const char* text, int base) {
-    char* end = nullptr;
-    errno = 0;
-    const unsigned long long value = std::strtoull(text, &end, base);
-    if (!std::isxdigit(static_cast<unsigned char>(*text)) || *end != '\0' || errno != 0) {
-        return std::nullopt;
-    }
-    return value;
-}
-
 std::optional<std::uint64_t> parse_rate(const char* text) {
     char* end = nullptr;
     const double value = std::strtod(text, &end);
@@ -127,7 +117,7 @@ bool parse_rail(const char* text, Command& out, std::string& why) {
     if (std::strcmp(text, "all") == 0) {
         return true;
     }
-    const auto index = std::strncmp(text, "shm", 3) == 0 ? number(text + 3, 10) : std::nullopt;
+    const auto index = std::strncmp(text, "shm", 3) == 0 ? number_of(text + 3, 10) : std::nullopt;
     if (!index || *index >= kMaxRails) {
         why = std::string("'") + text + "' is not a rail";
         return false;
@@ -145,7 +135,7 @@ bool parse_options(int argc, const char* const* argv, Command& out, std::vector<
             words.push_back(argv[i]);
             continue;
         }
-        const auto value = i + 1 < argc ? number(argv[i + 1], pid ? 10 : 16) : std::nullopt;
+        const auto value = i + 1 < argc ? number_of(argv[i + 1], pid ? 10 : 16) : std::nullopt;
         if (!value || (pid && *value > UINT32_MAX)) {
             why = std::string(argv[i]) + " needs a number";
             return false;
@@ -201,57 +191,20 @@ bool may_be_segment(std::string_view target) {
            (target.starts_with("/dev/shm/") && target.ends_with(" (deleted)"));
 }
 
-void find_in_process(std::uint32_t pid, std::vector<Segment>& out, bool& forbidden) {
-    const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
-    DIR* files = opendir(folder.c_str());
-    if (files == nullptr) {
-        return; // the process is another user's, or gone
-    }
-    while (const dirent* entry = readdir(files)) {
-        const std::string path = folder + "/" + entry->d_name;
-        char target[256];
-        const ssize_t n = readlink(path.c_str(), target, sizeof target - 1);
-        if (n <= 0) {
-            continue;
-        }
-        target[n] = '\0';
-        if (!may_be_segment(target)) {
-            continue;
-        }
-        Segment segment(pid, path);
-        forbidden = forbidden || segment.forbidden();
-        if (segment.valid()) {
-            out.push_back(std::move(segment));
-        }
-    }
-    closedir(files);
-}
-
 std::vector<Segment> find(const Command& command, bool& forbidden) {
-    std::vector<Segment> all;
-    DIR* processes = opendir("/proc");
-    if (processes == nullptr) {
-        return all;
-    }
-    while (const dirent* entry = readdir(processes)) {
-        const auto pid = std::isdigit(static_cast<unsigned char>(entry->d_name[0])) != 0
-                             ? number(entry->d_name, 10)
-                             : std::nullopt;
-        if (pid && (!command.pid || *command.pid == *pid)) {
-            find_in_process(static_cast<std::uint32_t>(*pid), all, forbidden);
-        }
-    }
-    closedir(processes);
-    if (command.job) {
-        std::vector<Segment> chosen;
-        for (Segment& segment : all) {
-            if (segment.header().job_key == *command.job) {
-                chosen.push_back(std::move(segment));
+    std::vector<Segment> found;
+    for_each_open_file(
+        command.pid, [&](std::uint32_t pid, const std::string& path, std::string_view target) {
+            if (!may_be_segment(target)) {
+                return;
             }
-        }
-        return chosen;
-    }
-    return all;
+            Segment segment(pid, path);
+            forbidden = forbidden || segment.forbidden();
+            if (segment.valid() && (!command.job || segment.header().job_key == *command.job)) {
+                found.push_back(std::move(segment));
+            }
+        });
+    return found;
 }
 
 void print(const Segment& segment, std::FILE* out) {
