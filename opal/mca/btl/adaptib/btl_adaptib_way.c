@@ -35,7 +35,6 @@ static opal_common_adaptib_peer_t *contact(mca_btl_base_endpoint_t *endpoint, ui
         != opal_common_adaptib_peer_at(core, name, index % theirs, &peer)) {
         return NULL;
     }
-    opal_common_adaptib_peer_set_user_data(core, peer, endpoint);
     return peer;
 }
 
@@ -65,15 +64,6 @@ mca_btl_adaptib_way_t mca_btl_adaptib_way_of_thread(mca_btl_base_endpoint_t *end
     return way;
 }
 
-static void release(opal_common_adaptib_core_t *core, mca_btl_base_endpoint_t *endpoint,
-                    opal_common_adaptib_peer_t *peer)
-{
-    if (endpoint == opal_common_adaptib_peer_user_data(core, peer)) {
-        opal_common_adaptib_peer_set_user_data(core, peer, NULL);
-    }
-    opal_common_adaptib_peer_release(core, peer);
-}
-
 void mca_btl_adaptib_ways_release(mca_btl_base_endpoint_t *endpoint)
 {
     for (uint32_t index = 1; index < mca_btl_adaptib.cores; ++index) {
@@ -81,10 +71,10 @@ void mca_btl_adaptib_ways_release(mca_btl_base_endpoint_t *endpoint)
         opal_common_adaptib_core_t *core = mca_btl_adaptib_core(index);
 
         if (NULL != peers->messages) {
-            release(core, endpoint, peers->messages);
+            opal_common_adaptib_peer_release(core, peers->messages);
         }
         if (NULL != peers->one_sided && peers->messages != peers->one_sided) {
-            release(core, endpoint, peers->one_sided);
+            opal_common_adaptib_peer_release(core, peers->one_sided);
         }
         peers->messages = NULL;
         peers->one_sided = NULL;

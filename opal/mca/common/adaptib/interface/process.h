@@ -34,6 +34,7 @@
 #include "base/random.h"
 #include "common_adaptib.h"
 #include "interface/job_report.h"
+#include "interface/user_data.h"
 
 namespace adaptib {
 
@@ -76,6 +77,7 @@ public:
     const AddressBlob& address() const { return address_; } // to publish
     CallbackBootstrap& bootstrap() { return bootstrap_; }
     const opal_common_adaptib_environment_t& environment() const { return environment_; }
+    UserData& user_data() { return user_data_; }
     // Several threads may call from now on, if `threads` says so.
     void see_threads(const bool* threads);
     // Makes progress of several endpoints; returns the number of events.
@@ -105,6 +107,7 @@ private:
     const opal_common_adaptib_environment_t environment_;
     CallbackBootstrap bootstrap_{environment_};
     const JobReport job_report_{environment_};
+    UserData user_data_;
     MonotonicClock clock_;
     AddressBlob address_;
     std::string setup_; // empty: nothing was to be carried
