@@ -277,6 +277,7 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
         environment.yields = environment_.yields;
         environment.random = &made->random;
         environment.counters = &endpoint_counters(index);
+        environment.is_news = [this](std::uint64_t process) { return lost_.insert(process); };
         if (environment_.watch_memory != nullptr) {
             environment.watch_memory = [this] {
                 return environment_.watch_memory(environment_.context);

@@ -34,6 +34,7 @@
 #include "base/random.h"
 #include "common_adaptib.h"
 #include "interface/job_report.h"
+#include "interface/lost_processes.h"
 #include "interface/user_data.h"
 
 namespace adaptib {
@@ -108,6 +109,7 @@ private:
     CallbackBootstrap bootstrap_{environment_};
     const JobReport job_report_{environment_};
     UserData user_data_;
+    LostProcesses lost_;
     MonotonicClock clock_;
     AddressBlob address_;
     std::string setup_; // empty: nothing was to be carried
