@@ -188,7 +188,7 @@ opal_common_adaptib_core_carries(opal_common_adaptib_core_t *core,
  * hinder each other. core_acquire returns the first; each function that takes a core takes any of
  * them, and its peers, requests and messages belong to that one. Those that say so are for the
  * whole process: core_acquire, core_release, core_address, core_carries, progress,
- * quiesce_messages, memory_released, process_ended and process_set_user_data. */
+ * quiesce_messages, connect_start, memory_released, process_ended and process_set_user_data. */
 
 /* The number of endpoints of this process, a power of two; constant. */
 OPAL_COMMON_ADAPTIB_EXPORT uint32_t opal_common_adaptib_endpoints(opal_common_adaptib_core_t *core)
@@ -223,9 +223,9 @@ opal_common_adaptib_process_ended(opal_common_adaptib_core_t *core,
                                   uint64_t name) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Tells that this process is number `rank` of the `count` processes of its job, whose names differ
- * in the lower 32 bits alone: 0 to count - 1. Connects, as progress is made, the peers that the
- * parameter "connect" wants connected from the start. REQUIRES: their addresses are published. Only
- * the first call counts. */
+ * in the lower 32 bits alone: 0 to count - 1. Connects, as progress is made, each endpoint to the
+ * peers that the parameter "connect" wants connected from the start. REQUIRES: their addresses are
+ * published. Only the first call counts. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_connect_start(opal_common_adaptib_core_t *core, uint32_t rank,
                                   uint32_t count) OPAL_COMMON_ADAPTIB_NOEXCEPT;

@@ -218,9 +218,11 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
 
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
                                        uint32_t count) noexcept {
-    const Guard guard(core);
-    core->core->expect(count);
-    core->core->startup().begin(rank, count);
+    for (const auto& endpoint : core->process.all()) {
+        const Guard guard(endpoint.get());
+        endpoint->core->expect(count);
+        endpoint->core->startup().begin(rank, count, core->process.endpoints());
+    }
 }
 
 namespace {
@@ -260,7 +262,7 @@ int opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t na
 int opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t* core, uint64_t name,
                                        uint32_t* count) noexcept {
     try {
-        return code_of_contact(core->process.bootstrap().endpoints_of(name, *count));
+        return code_of_contact(core->process.bootstrap().count_endpoints(name, *count));
     } catch (const std::bad_alloc&) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }

@@ -87,6 +87,12 @@ public:
         const Unlocked unlocked(&endpoint_);
         return process_.lookup(name, address);
     }
+    std::uint32_t endpoints_of(std::uint64_t process) override {
+        const Unlocked unlocked(&endpoint_);
+        std::uint32_t count = 1;
+        static_cast<void>(process_.count_endpoints(process, count));
+        return count;
+    }
 
 private:
     opal_common_adaptib_core& endpoint_;
@@ -142,7 +148,7 @@ Status CallbackBootstrap::lookup(std::uint64_t name, AddressBlob& address) {
     return status.ok() ? address_in(record, endpoint_of(name), address) : status;
 }
 
-Status CallbackBootstrap::endpoints_of(std::uint64_t process, std::uint32_t& count) {
+Status CallbackBootstrap::count_endpoints(std::uint64_t process, std::uint32_t& count) {
     AddressBlob record;
     std::uint32_t found = 0;
     Status status = record_of(process_of(process), record);

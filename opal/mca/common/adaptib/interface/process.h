@@ -47,14 +47,14 @@ public:
 
     Status lookup(std::uint64_t name, AddressBlob& address) override;
     // Counts the endpoints of a process. Keeps its record for the next lookup().
-    Status endpoints_of(std::uint64_t process, std::uint32_t& count);
+    Status count_endpoints(std::uint64_t process, std::uint32_t& count);
 
 private:
     Status record_of(std::uint64_t process, AddressBlob& record);
 
     const opal_common_adaptib_environment_t& environment_;
     std::mutex mutex_;                             // of fetched_
-    std::map<std::uint64_t, AddressBlob> counted_; // records of endpoints_of(), by process
+    std::map<std::uint64_t, AddressBlob> counted_; // records of count_endpoints(), by process
 };
 
 class Process {
