@@ -35,7 +35,8 @@ static int to, from; /* the next rank, and the one before */
 static const char *numbers_of_ranks;
 
 /* Duplicates a communicator with these hints; endpoint NULL: no such hint. */
-__attribute__((unused)) static MPI_Comm duplicate(MPI_Comm of, const char *endpoint, bool spread)
+__attribute__((unused)) static MPI_Comm duplicate_spread(MPI_Comm of, const char *endpoint,
+                                                         bool by_source, bool by_tag)
 {
     MPI_Comm made;
     MPI_Info info;
@@ -43,13 +44,20 @@ __attribute__((unused)) static MPI_Comm duplicate(MPI_Comm of, const char *endpo
     if (endpoint != NULL) {
         MPI_Info_set(info, "adaptib_endpoint", endpoint);
     }
-    if (spread) {
+    if (by_source) {
         MPI_Info_set(info, "mpi_assert_no_any_source", "true");
+    }
+    if (by_tag) {
         MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
     }
     MPI_Comm_dup_with_info(of, info, &made);
     MPI_Info_free(&info);
     return made;
+}
+
+__attribute__((unused)) static MPI_Comm duplicate(MPI_Comm of, const char *endpoint, bool spread)
+{
+    return duplicate_spread(of, endpoint, spread, spread);
 }
 
 __attribute__((unused)) static MPI_Comm with_key(MPI_Comm of, int key)
