@@ -89,10 +89,9 @@ bool Ranks::start(std::string& text) {
         table_.blobs[name(i)] = rank.core->address();
     }
     for (std::size_t i = 0; i < options_.ranks; ++i) {
-        if (endpoints_.index(i) == 0) { // the others connect on demand
-            core(i).startup().begin(endpoints_.process(i),
-                                    static_cast<std::uint32_t>(endpoints_.processes()));
-        }
+        core(i).startup().begin(endpoints_.process(i),
+                                static_cast<std::uint32_t>(endpoints_.processes()),
+                                endpoints_.count(endpoints_.process(i)));
         if (core(i).deadline() != Nanoseconds::max()) {
             wake(i);
         }

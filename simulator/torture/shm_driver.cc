@@ -57,10 +57,9 @@ public:
             }
         }
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
-            if (endpoints_.index(rank) == 0) { // the others connect on demand
-                core(rank).startup().begin(endpoints_.process(rank),
-                                           static_cast<std::uint32_t>(endpoints_.processes()));
-            }
+            core(rank).startup().begin(endpoints_.process(rank),
+                                       static_cast<std::uint32_t>(endpoints_.processes()),
+                                       endpoints_.count(endpoints_.process(rank)));
         }
         // Some ranks have a turn more often than others.
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {

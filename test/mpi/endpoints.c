@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Communicators over the endpoints of a process (the parameter `endpoints`), used by several
- * threads per rank at once: hints, spread communicators, matching, cancels, intercommunicators.
+ * threads per rank at once: keys and hints, spread communicators, matching, cancels,
+ * intercommunicators.
  * Arguments: numbers of endpoints, then names of parts (endpoints.h).
  */
 #include "endpoints.h"
@@ -50,6 +51,7 @@ static void contacts(void)
 {
     int *words = calloc((size_t) check_ranks * 2, sizeof *words);
     MPI_Comm spread_comm = duplicate(MPI_COMM_WORLD, NULL, true);
+    MPI_Comm by_tag = duplicate_spread(MPI_COMM_WORLD, "0", false, true);
     MPI_Alltoall(words, 1, MPI_INT, words + check_ranks, 1, MPI_INT, MPI_COMM_WORLD);
     around(MPI_COMM_WORLD, 1, 8, 1);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -59,14 +61,75 @@ static void contacts(void)
     check_contacts(before, 0, "a communicator of endpoint 0");
     around(comms[1], 1, 8, 3);
     check_contacts(before, 1, "a communicator of endpoint 1");
+    for (int tag = 0; tag < 4; ++tag) {
+        around(by_tag, tag, 8, 4);
+    }
+    if (can_spread()) {
+        check_contacts(before, 3, "a communicator spread by tag");
+    }
     for (int tag = 0; tag < COMMS; ++tag) {
         around(spread_comm, tag, 8, 4);
     }
     if (can_spread()) {
         check_contacts(before, COMMS - 1, "a spread communicator");
     }
+    MPI_Comm_free(&by_tag);
     MPI_Comm_free(&spread_comm);
     free(words);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Hints: those that adaptib knows are returned, on communicators without them, too */
+
+static void check_hint(MPI_Comm comm, const char *key, const char *right)
+{
+    MPI_Info info;
+    char value[16] = "";
+    int found = 0;
+    MPI_Comm_get_info(comm, &info);
+    MPI_Info_get(info, key, sizeof value - 1, value, &found);
+    CHECK(found && strcmp(value, right) == 0, "%s is \"%s\", not \"%s\"", key, value, right);
+    MPI_Info_free(&info);
+}
+
+/* Ranks may differ in these two. */
+static void differing(const char *key)
+{
+    MPI_Comm made;
+    MPI_Info info;
+    const char *value = check_rank % 2 == 0 ? "true" : "false";
+    MPI_Info_create(&info);
+    MPI_Info_set(info, key, value);
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &made);
+    check_hint(made, key, value);
+    for (int tag = 0; tag < COMMS; ++tag) {
+        around(made, tag, mixed_size((uint64_t) tag), 1);
+    }
+    MPI_Info_set(info, key, "true");
+    MPI_Comm_set_info(made, info);
+    check_hint(made, key, "true");
+    around(made, 1, LONG, 2);
+    MPI_Info_free(&info);
+    MPI_Comm_free(&made);
+}
+
+static void hints(void)
+{
+    static const char *const keys[] = {"mpi_assert_no_any_source", "mpi_assert_no_any_tag",
+                                       "mpi_assert_allow_overtaking", "mpi_assert_exact_length"};
+    MPI_Comm made;
+    if (!can_spread()) {
+        return;
+    }
+    made = duplicate(MPI_COMM_WORLD, NULL, true);
+    check_hint(made, keys[0], "true");
+    check_hint(made, keys[1], "true");
+    MPI_Comm_free(&made);
+    for (int i = 0; i < 4; ++i) {
+        check_hint(MPI_COMM_WORLD, keys[i], "false");
+    }
+    differing(keys[2]);
+    differing(keys[3]);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -298,6 +361,88 @@ static void spread(void)
         wildcards_on_a_duplicate(shared_comm);
         MPI_Comm_free(&shared_comm);
     }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Communicators spread by one thing only: any source, or any tag, still finds its messages */
+
+/* Takes a message by each way to receive, and checks it. */
+static void take_by(int way, MPI_Comm comm, int source, int tag, int right_tag, int word)
+{
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Request request;
+    MPI_Status status;
+    int in = -1, flag = 0;
+    switch (way % 4) {
+    case 0:
+        MPI_Recv(&in, 1, MPI_INT, source, tag, comm, &status);
+        break;
+    case 1:
+        MPI_Irecv(&in, 1, MPI_INT, source, tag, comm, &request);
+        MPI_Wait(&request, &status);
+        break;
+    case 2:
+        MPI_Mprobe(source, tag, comm, &message, &status);
+        MPI_Mrecv(&in, 1, MPI_INT, &message, &status);
+        break;
+    default:
+        while (!flag) {
+            MPI_Iprobe(source, tag, comm, &flag, &status);
+        }
+        MPI_Recv(&in, 1, MPI_INT, source, tag, comm, &status);
+    }
+    CHECK_STATUS(&status, from, right_tag, sizeof in, "on a communicator spread by one thing");
+    CHECK(in == word, "number %d instead of %d", in, word);
+}
+
+/* Messages with each tag of the thread, of which each receive names one, or none: those that it
+ * could match arrive in their order. */
+static void *wildcards_by(void *context, int source, int tag)
+{
+    const worker_t *worker = context;
+    MPI_Request requests[TAGS];
+    int out[TAGS];
+    for (int round = 0; round < ROUNDS; ++round) {
+        for (int i = 0; i < TAGS; ++i) {
+            out[i] = 100 * round + i;
+            MPI_Isend(&out[i], 1, MPI_INT, to, worker->number * TAGS + i, worker->comm,
+                      &requests[i]);
+        }
+        for (int i = 0; i < TAGS; ++i) {
+            const int right = worker->number * TAGS + i;
+            take_by(round + i, worker->comm, source, tag == MPI_ANY_TAG ? tag : right, right,
+                    100 * round + i);
+        }
+        MPI_Waitall(TAGS, requests, MPI_STATUSES_IGNORE);
+    }
+    return NULL;
+}
+
+static void *any_source(void *context)
+{
+    return wildcards_by(context, MPI_ANY_SOURCE, 0);
+}
+
+static void *any_tag(void *context)
+{
+    return wildcards_by(context, from, MPI_ANY_TAG);
+}
+
+static void half_spread(void)
+{
+    MPI_Comm own[THREADS];
+    shared_comm = duplicate_spread(MPI_COMM_WORLD, "3", false, true);
+    run_threads(any_source, NULL, shared_comm, collectives_meanwhile);
+    MPI_Comm_free(&shared_comm);
+    shared_comm = duplicate_spread(MPI_COMM_WORLD, NULL, true, false);
+    for (int i = 0; i < THREADS; ++i) { /* whoever asks for any tag shares with nobody */
+        own[i] = duplicate_spread(MPI_COMM_WORLD, NULL, true, false);
+    }
+    run_threads(any_tag, own, MPI_COMM_NULL, collectives_meanwhile);
+    for (int i = 0; i < THREADS; ++i) {
+        MPI_Comm_free(&own[i]);
+    }
+    MPI_Comm_free(&shared_comm);
 }
 
 static void *uses_collectives(void *context)
@@ -545,7 +690,9 @@ int main(int argc, char **argv)
 {
     static const part_t parts[] = {{"contacts", contacts},
                                    {"keys", keys},
+                                   {"hints", hints},
                                    {"spread", spread},
+                                   {"half_spread", half_spread},
                                    {"collectives", collectives},
                                    {"matching", matching},
                                    {"cancels", cancels},

@@ -35,7 +35,8 @@ static int to, from; /* the next rank, and the one before */
 static const char *numbers_of_ranks;
 
 /* Duplicates a communicator with these hints; endpoint NULL: no such hint. */
-__attribute__((unused)) static MPI_Comm duplicate(MPI_Comm of, const char *endpoint, bool spread)
+__attribute__((unused)) static MPI_Comm duplicate_spread(MPI_Comm of, const char *endpoint,
+                                                         bool by_source, bool by_tag)
 {
     MPI_Comm made;
     MPI_Info info;
@@ -43,13 +44,20 @@ __attribute__((unused)) static MPI_Comm duplicate(MPI_Comm of, const char *endpo
     if (endpoint != NULL) {
         MPI_Info_set(info, "adaptib_endpoint", endpoint);
     }
-    if (spread) {
+    if (by_source) {
         MPI_Info_set(info, "mpi_assert_no_any_source", "true");
+    }
+    if (by_tag) {
         MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
     }
     MPI_Comm_dup_with_info(of, info, &made);
     MPI_Info_free(&info);
     return made;
+}
+
+__attribute__((unused)) static MPI_Comm duplicate(MPI_Comm of, const char *endpoint, bool spread)
+{
+    return duplicate_spread(of, endpoint, spread, spread);
 }
 
 __attribute__((unused)) static MPI_Comm with_key(MPI_Comm of, int key)
@@ -166,28 +174,43 @@ __attribute__((unused)) static unsigned long long contacts_counted(void)
     return value[0];
 }
 
-static void endpoints_begin(int *argc, char ***argv, const char *name)
+static void endpoints_neighbours(void)
+{
+    to = (check_rank + 1) % check_ranks;
+    from = (check_rank - 1 + check_ranks) % check_ranks;
+}
+
+/* Starts MPI with this rank's number of endpoints. */
+static void endpoints_choose(const char *list, int *argc, char ***argv, const char *name, int least)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     char value[16];
-    if (*argc < 2 || rank == NULL) {
-        fprintf(stderr, "%s NUMBER,... [PART...], under mpirun\n", name);
+    if (rank == NULL) {
+        fprintf(stderr, "%s needs mpirun\n", name);
         exit(2);
     }
-    numbers_of_ranks = (*argv)[1];
-    const long number = number_of_rank(numbers_of_ranks, atol(rank));
+    numbers_of_ranks = list;
+    const long number = number_of_rank(list, atol(rank));
     snprintf(value, sizeof value, "%ld", number);
     setenv("OMPI_MCA_opal_common_adaptib_endpoints", value, 1);
-    check_begin_threads(argc, argv, name, 2, MPI_THREAD_MULTIPLE);
+    check_begin_threads(argc, argv, name, least, MPI_THREAD_MULTIPLE);
     CHECK(number_in_mpi() == number, "%ld endpoints instead of %ld", number_in_mpi(), number);
-    to = (check_rank + 1) % check_ranks;
-    from = (check_rank - 1 + check_ranks) % check_ranks;
+    endpoints_neighbours();
+}
+
+__attribute__((unused)) static void endpoints_begin(int *argc, char ***argv, const char *name)
+{
+    if (*argc < 2) {
+        fprintf(stderr, "%s NUMBER,... [PART...]\n", name);
+        exit(2);
+    }
+    endpoints_choose((*argv)[1], argc, argv, name, 2);
     for (int i = 0; i < COMMS; ++i) {
         comms[i] = with_key(MPI_COMM_WORLD, i);
     }
 }
 
-static void run_parts(int argc, char **argv, const part_t *parts, int count)
+__attribute__((unused)) static void run_parts(int argc, char **argv, const part_t *parts, int count)
 {
     int runs = 0;
     for (int i = 0; i < count; ++i) {
@@ -204,7 +227,7 @@ static void run_parts(int argc, char **argv, const part_t *parts, int count)
     CHECK(runs == count || runs == argc - 2, "a part of that name does not exist");
 }
 
-static void endpoints_end(void)
+__attribute__((unused)) static void endpoints_end(void)
 {
     for (int i = 0; i < COMMS; ++i) {
         MPI_Comm_free(&comms[i]);

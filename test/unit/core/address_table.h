@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // AddressTable: addresses that the processes of a test have published, by name, in place of PMIx.
 // Threads: one.
-// May touch: base/bootstrap.h.
+// May touch: base/.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bootstrap.h"
+#include "base/process_name.h"
 
 namespace adaptib::test {
 
@@ -23,6 +24,13 @@ struct AddressTable final : Bootstrap {
         }
         blob = found->second;
         return kOk;
+    }
+    std::uint32_t endpoints_of(std::uint64_t process) override {
+        std::uint32_t count = 1;
+        while (count < kMaxEndpoints && blobs.count(endpoint_name(process, count)) > 0) {
+            ++count;
+        }
+        return count;
     }
 };
 

@@ -105,7 +105,10 @@ protected:
     virtual void on_active(Peer& peer, std::uint8_t tag) { arrived_.push_back({&peer, tag}); }
 
     // ProtocolListener
-    void on_broken(Peer& peer) override { broken_.push_back(&peer); }
+    void on_broken(Peer& peer) override {
+        broken_.push_back(&peer);
+        failures_.push_back(peer.ending.failure);
+    }
     void on_peer_disconnected(Peer&) override {}
     bool leaves(Peer&) override { return false; }
     void on_notice(const std::string& text) override { notices_.push_back(text); }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/process_name.h"
 #include "core/connection_reactions.h"
 #include "core/path_reactions.h"
 #include "core/protocol_reactions.h"
@@ -32,7 +33,7 @@ TEST_F(ReactionsTest, NoticesReachTheUserBeforeThereAreParts) {
     BrokenConnections broken;
     ConnectionReactions connections(clock, message());
     PathReactions paths(message());
-    ProtocolReactions protocol(broken, message());
+    ProtocolReactions protocol(broken, message(), nullptr);
     connections.on_notice("connection");
     paths.on_notice("contact");
     paths.on_path_line("path");
@@ -48,8 +49,24 @@ TEST_F(ReactionsTest, NoticesReachTheUserBeforeThereAreParts) {
 TEST_F(ReactionsTest, ABrokenConnectionIsKeptForTheReport) {
     ReachablePeer world(LinkLayer::infiniband);
     BrokenConnections broken;
-    ProtocolReactions protocol(broken, message());
+    ProtocolReactions protocol(broken, message(), nullptr);
+    world.peer->ending.failure = "lost";
     protocol.on_broken(*world.peer);
+    EXPECT_TRUE(broken.any());
+    EXPECT_EQ(messages_, (Messages{{Severity::failure, "lost"}}));
+}
+
+TEST_F(ReactionsTest, ABrokenConnectionThatIsNoNewsIsKeptWithoutAMessage) {
+    ReachablePeer world(LinkLayer::infiniband);
+    world.peer->contact.name = endpoint_name(5, 3);
+    BrokenConnections broken;
+    std::vector<std::uint64_t> asked;
+    ProtocolReactions protocol(broken, message(), [&](std::uint64_t process) {
+        asked.push_back(process);
+        return false;
+    });
+    protocol.on_broken(*world.peer);
+    EXPECT_EQ(asked, std::vector<std::uint64_t>{5});
     EXPECT_TRUE(broken.any());
     EXPECT_TRUE(messages_.empty());
 }

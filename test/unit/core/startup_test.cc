@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "base/process_name.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -19,7 +20,23 @@ protected:
     void begin(Startup::Mode mode, std::uint32_t rank, std::uint32_t count,
                std::uint64_t connections = 0) {
         startup_.emplace(Startup::Options{kJob + rank, mode, connections}, *this);
-        startup_->begin(rank, count);
+        startup_->begin(rank, count, 1);
+    }
+    // Begins at one of the endpoints of this process, number 0 of `count`.
+    void begin_at(std::uint32_t endpoint, std::uint32_t endpoints, std::uint32_t count,
+                  std::uint64_t connections = 0) {
+        startup_.emplace(
+            Startup::Options{endpoint_name(kJob, endpoint), Startup::Mode::all, connections},
+            *this);
+        startup_->begin(0, count, endpoints);
+    }
+    // Returns the endpoints of process number 1 that one of this process's endpoints connects.
+    std::vector<std::uint64_t> partners(std::uint32_t endpoint, std::uint32_t endpoints,
+                                        std::uint32_t theirs) {
+        theirs_ = {{1, theirs}};
+        asked_.clear();
+        begin_at(endpoint, endpoints, 2);
+        return connect_all();
     }
     // Lets each request be answered at once; returns the ranks asked, in their order.
     std::vector<std::uint64_t> connect_all() {
@@ -47,6 +64,10 @@ protected:
         asked = peer.get();
         return true;
     }
+    std::uint32_t endpoints_of(std::uint64_t process) override {
+        const auto found = theirs_.find(process - kJob);
+        return found == theirs_.end() ? 1 : found->second;
+    }
     void on_notice(const std::string& text) override { notices_.push_back(text); }
 
     static constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -54,6 +75,7 @@ protected:
     std::map<std::uint64_t, std::unique_ptr<Peer>> peers_;
     std::vector<std::uint64_t> asked_;
     std::vector<std::string> notices_;
+    std::map<std::uint64_t, std::uint32_t> theirs_; // endpoints of each rank that has several
     std::uint64_t unreachable_ = kNone;
     std::uint64_t released_ = kNone;
     bool has_room_ = true;
@@ -117,7 +139,7 @@ TEST_F(StartupTest, AReleasedPeerIsPassedOverAndAnUnreachableOneEndsIt) {
 TEST_F(StartupTest, ASecondCallDoesNothing) {
     begin(Startup::Mode::partial, 0, 4);
     EXPECT_EQ(connect_all(), (Ranks{1, 2}));
-    startup_->begin(0, 4);
+    startup_->begin(0, 4, 1);
     EXPECT_FALSE(startup_->goes_on());
 }
 
@@ -130,6 +152,44 @@ TEST_F(StartupTest, ALimitBelowTheJobIsReportedByTheFirstProcessOnly) {
     begin(Startup::Mode::partial, 0, 10, 8);
     begin(Startup::Mode::all, 0, 10);
     EXPECT_EQ(notices_.size(), 1u);
+}
+
+// The ranks in these tests are whole names below the job's: an endpoint's number, and its rank.
+constexpr std::uint64_t at(std::uint32_t endpoint, std::uint64_t rank) {
+    return endpoint_name(rank, endpoint);
+}
+
+TEST_F(StartupTest, EndpointsOfTheSameNumberAreConnected) {
+    for (std::uint32_t mine = 0; mine < 4; ++mine) {
+        EXPECT_EQ(partners(mine, 4, 4), Ranks{at(mine, 1)});
+    }
+}
+
+TEST_F(StartupTest, EndpointsBeyondThoseOfAPeerShareThem) {
+    for (std::uint32_t mine = 0; mine < 4; ++mine) {
+        EXPECT_EQ(partners(mine, 4, 1), Ranks{at(0, 1)});
+        EXPECT_EQ(partners(mine, 4, 2), Ranks{at(mine % 2, 1)});
+    }
+}
+
+TEST_F(StartupTest, EndpointsOfAPeerThatHasMoreAreAllConnected) {
+    EXPECT_EQ(partners(0, 1, 4), (Ranks{at(0, 1), at(1, 1), at(2, 1), at(3, 1)}));
+    EXPECT_EQ(partners(1, 2, 8), (Ranks{at(1, 1), at(3, 1), at(5, 1), at(7, 1)}));
+}
+
+TEST_F(StartupTest, PeersOfDifferentNumbersOfEndpointsFollowOneAnother) {
+    theirs_ = {{1, 4}, {2, 1}, {3, 2}};
+    begin_at(1, 2, 7);
+    EXPECT_EQ(connect_all(), (Ranks{at(1, 1), at(3, 1), at(0, 2), at(1, 3)}));
+}
+
+TEST_F(StartupTest, ALimitIsReportedByTheFirstEndpointOnly) {
+    begin_at(1, 4, 10, 8);
+    EXPECT_TRUE(notices_.empty());
+    begin_at(0, 4, 10, 8);
+    ASSERT_EQ(notices_.size(), 1u);
+    EXPECT_NE(notices_[0].find("allows 8 connections for the 9 peers of each endpoint"),
+              std::string::npos);
 }
 
 } // namespace

@@ -183,6 +183,23 @@ TEST_F(Leaving, QuiescingWaitsForLongMessages) {
     while_others_run([&] { release(); });
 }
 
+// This process is the last one of its job, the other one the first, and all between are missing.
+TEST_F(Endpoints, AreAllConnectedAtTheStart) {
+    set_text(process_parameters().connect, "static");
+    begin(4, 2);
+    opal_common_adaptib_connect_start(core_, rank_of(kSelf), rank_of(kSelf) + 1);
+    const auto is_open = [&](std::uint32_t mine) {
+        const Peer* peer = endpoint(mine)->core->peers().find(endpoint_name(kOther, mine % 2));
+        return peer != nullptr && peer->session.state == ConnectState::open;
+    };
+    EXPECT_TRUE(run_both([&] { return is_open(0) && is_open(1) && is_open(2) && is_open(3); }));
+    for (std::uint32_t mine = 0; mine < 4; ++mine) {
+        EXPECT_TRUE(is_open(mine)) << mine;
+        EXPECT_EQ(endpoint(mine)->core->peers().peers().size(), 1u);
+    }
+    messages_.clear();
+}
+
 TEST_F(Endpoints, AllLearnThatAProcessHasEnded) {
     begin(2, 2);
     int losses = 0;
@@ -209,7 +226,7 @@ TEST_F(Endpoints, AllLearnThatAProcessHasEnded) {
     for (const Request& each : waiting) {
         EXPECT_EQ(each.user.status, kUnreachable);
     }
-    EXPECT_EQ(count_messages(OPAL_COMMON_ADAPTIB_FAILURE), 4) << "one for each pair of endpoints";
+    EXPECT_EQ(count_messages(OPAL_COMMON_ADAPTIB_FAILURE), 1) << "for four pairs of endpoints";
     messages_.clear();
 }
 

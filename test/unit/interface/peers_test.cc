@@ -133,16 +133,31 @@ TEST_F(Peers, OfferedPeersOutOfReachAreNotedOnce) {
     EXPECT_TRUE(messages_.empty());
 }
 
-TEST_F(Peers, DataOfTheUsersIsKeptAsLongAsThePeer) {
+TEST_F(Peers, DataOfTheUsersIsKeptUntilItIsReplaced) {
     begin();
     opal_common_adaptib_peer_t* peer = other();
     EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, peer), nullptr);
     int mine = 0;
-    opal_common_adaptib_peer_set_user_data(core_, peer, &mine);
+    int next = 0;
+    opal_common_adaptib_process_set_user_data(core_, kOther, &mine);
     exchange(peer, 5);
     EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, other()), &mine);
-    opal_common_adaptib_peer_set_user_data(core_, peer, nullptr);
+    opal_common_adaptib_process_set_user_data(core_, kOther, &next);
+    EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, peer), &next);
+    opal_common_adaptib_process_set_user_data(core_, kOther, nullptr);
     EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, peer), nullptr);
+    opal_common_adaptib_process_set_user_data(core_, kOther, nullptr);
+    EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, peer), nullptr);
+}
+
+TEST_F(Peers, DataBelongsToOneProcess) {
+    begin({}, 2);
+    int mine = 0;
+    opal_common_adaptib_process_set_user_data(core_, kOther + 1, &mine);
+    EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, other()), nullptr);
+    opal_common_adaptib_peer_t* second = nullptr;
+    ASSERT_EQ(opal_common_adaptib_peer_get(core_, kOther + 1, &second), kSuccess);
+    EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, second), &mine);
 }
 
 // The process itself is a peer without a record.
@@ -151,7 +166,7 @@ TEST_F(Peers, ThisProcessIsAPeerWithoutData) {
     opal_common_adaptib_peer_t* peer = self();
     EXPECT_EQ(self(), peer);
     int mine = 0;
-    opal_common_adaptib_peer_set_user_data(core_, peer, &mine);
+    opal_common_adaptib_process_set_user_data(core_, kSelf, &mine);
     EXPECT_EQ(opal_common_adaptib_peer_user_data(core_, peer), nullptr);
     EXPECT_EQ(opal_common_adaptib_peer_migrate(core_, peer), 0u);
     opal_common_adaptib_peer_release(core_, peer);

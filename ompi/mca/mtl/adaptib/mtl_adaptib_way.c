@@ -14,11 +14,12 @@
 /* Open MPI exports it, but not in each of its builds. */
 #pragma weak ompi_comm_assert_subscribe
 
-/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, and a bit if it
- * is spread. */
+/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, and a bit for
+ * each thing by which it is spread. */
 enum {
-    SPREAD = 1,
-    KEY_SHIFT = 1
+    BY_SOURCE = 1,
+    BY_TAG = 2,
+    KEY_SHIFT = 2
 };
 
 static inline uintptr_t word_of(const struct ompi_communicator_t *comm)
@@ -26,22 +27,35 @@ static inline uintptr_t word_of(const struct ompi_communicator_t *comm)
     return (uintptr_t) comm->c_pml_comm;
 }
 
+/* Open MPI's own messages have negative tags other than MPI_ANY_TAG. */
 static uint32_t key_of(const struct ompi_communicator_t *comm, int source, int tag)
 {
     const uintptr_t word = word_of(comm);
     const uint32_t key = (uint32_t) (word >> KEY_SHIFT);
 
-    return 0 != (word & SPREAD) && tag >= 0 ? key + (uint32_t) source + (uint32_t) tag : key;
+    if (tag < 0 && MPI_ANY_TAG != tag) {
+        return key;
+    }
+    return key + (0 != (word & BY_SOURCE) ? (uint32_t) source : 0)
+           + (0 != (word & BY_TAG) ? (uint32_t) tag : 0);
 }
 
-static bool has_no_wildcards(struct ompi_communicator_t *comm)
+/* Subscribes to the asserts, so that MPI_Comm_get_info returns them; returns what the communicator
+ * is spread by. */
+static uintptr_t spread_of(struct ompi_communicator_t *comm)
 {
+    static const int32_t asserts[] = {OMPI_COMM_ASSERT_NO_ANY_SOURCE, OMPI_COMM_ASSERT_NO_ANY_TAG,
+                                      OMPI_COMM_ASSERT_ALLOW_OVERTAKE,
+                                      OMPI_COMM_ASSERT_EXACT_LENGTH};
+
     if (NULL == ompi_comm_assert_subscribe) {
-        return false;
+        return 0;
     }
-    ompi_comm_assert_subscribe(comm, OMPI_COMM_ASSERT_NO_ANY_SOURCE);
-    ompi_comm_assert_subscribe(comm, OMPI_COMM_ASSERT_NO_ANY_TAG);
-    return OMPI_COMM_CHECK_ASSERT_NO_ANY_SOURCE(comm) && OMPI_COMM_CHECK_ASSERT_NO_ANY_TAG(comm);
+    for (size_t i = 0; i < sizeof(asserts) / sizeof(asserts[0]); ++i) {
+        ompi_comm_assert_subscribe(comm, asserts[i]);
+    }
+    return (OMPI_COMM_CHECK_ASSERT_NO_ANY_SOURCE(comm) ? BY_SOURCE : 0)
+           | (OMPI_COMM_CHECK_ASSERT_NO_ANY_TAG(comm) ? BY_TAG : 0);
 }
 
 void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm)
@@ -54,14 +68,14 @@ void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm)
                                         sizeof(text))) {
         key = (uint32_t) strtoul(text, NULL, 0);
     }
-    comm->c_pml_comm =
-        (void *) ((uintptr_t) key << KEY_SHIFT | (has_no_wildcards(comm) ? SPREAD : 0));
+    comm->c_pml_comm = (void *) ((uintptr_t) key << KEY_SHIFT | spread_of(comm));
 }
 
-opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm)
+opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm,
+                                                            int tag)
 {
     return opal_common_adaptib_endpoint(ompi_mtl_adaptib.core,
-                                        key_of(comm, 0, -1) % ompi_mtl_adaptib.endpoints);
+                                        key_of(comm, 0, tag) % ompi_mtl_adaptib.endpoints);
 }
 
 static mtl_adaptib_peers_t *table_of(void *entry)

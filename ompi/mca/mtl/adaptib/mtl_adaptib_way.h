@@ -6,11 +6,17 @@
  * A communicator has a key, the same in all its processes: its number, or the value of its info key
  * "adaptib_endpoint". Its messages go from endpoint (key modulo the sender's number of endpoints)
  * to endpoint (key modulo the receiver's), so order, wildcards and probes stay within one endpoint.
- * A communicator that is made with the info keys mpi_assert_no_any_source and mpi_assert_no_any_tag
- * is spread: to the key of its messages, the rank of the sender and the tag are added, except for
- * Open MPI's own messages, whose tags are negative. MPI allows an implementation to require that
- * all processes give such keys alike, and this one does. Keys are read when the communicator is
- * made; later changes have no effect.
+ * A communicator that is made with the info key mpi_assert_no_any_source or mpi_assert_no_any_tag
+ * is spread: the rank of the sender, or the tag, is added to the key of its messages, and both with
+ * both keys. Two messages that one receive could match thus still take the same way, in their
+ * order. Open MPI's own messages, whose tags are negative, are not spread. MPI allows an
+ * implementation to require that all processes give such keys alike, and this one does. Keys are
+ * read when the communicator is made; later changes have no effect.
+ *
+ * mpi_assert_allow_overtaking and mpi_assert_exact_length are known (MPI_Comm_get_info returns
+ * them) and change nothing, so processes may differ in them. Overtaking would let the sender's
+ * thread choose the way. But a receive admits the messages that wait at one peer (back-pressure),
+ * and ends with an error if that one is lost, so it has to know the way.
  *
  * Both numbers are powers of two, so the key modulo the larger one names both ends.
  *
@@ -46,8 +52,9 @@ void ompi_mtl_adaptib_ways_release(struct ompi_proc_t *proc);
 /* Finds the way at first contact, or where there are several endpoints. */
 int ompi_mtl_adaptib_way_with_care(struct ompi_communicator_t *comm, struct ompi_proc_t *proc,
                                    int source, int tag, mtl_adaptib_way_t *way);
-/* The endpoint of a message from any source, or with any tag. */
-opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm);
+/* The endpoint of a message from any source. */
+opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm,
+                                                            int tag);
 
 /* Open MPI keeps for a process a peer, or with the lowest bit set a mtl_adaptib_peers_t. */
 static inline bool ompi_mtl_adaptib_is_table(const void *entry)
@@ -98,7 +105,7 @@ static inline int ompi_mtl_adaptib_way_from(struct ompi_communicator_t *comm, in
     if (MPI_ANY_SOURCE == src) {
         way->core = OPAL_LIKELY(1 == ompi_mtl_adaptib.endpoints)
                         ? ompi_mtl_adaptib.core
-                        : ompi_mtl_adaptib_core_with_care(comm);
+                        : ompi_mtl_adaptib_core_with_care(comm, tag);
         way->peer = NULL;
         return OMPI_SUCCESS;
     }

@@ -96,7 +96,8 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
     endpoint->peer = peer;
     endpoint->proc = proc;
     endpoint->self = self;
-    opal_common_adaptib_peer_set_user_data(mca_btl_adaptib.core, peer, endpoint);
+    opal_common_adaptib_process_set_user_data(
+        mca_btl_adaptib.core, opal_common_adaptib_mca_name(proc->proc_name), endpoint);
     return endpoint;
 }
 
@@ -104,7 +105,8 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
 static void endpoint_leave(mca_btl_base_endpoint_t *endpoint)
 {
     if (endpoint == opal_common_adaptib_peer_user_data(mca_btl_adaptib.core, endpoint->peer)) {
-        opal_common_adaptib_peer_set_user_data(mca_btl_adaptib.core, endpoint->peer, NULL);
+        opal_common_adaptib_process_set_user_data(
+            mca_btl_adaptib.core, opal_common_adaptib_mca_name(endpoint->proc->proc_name), NULL);
     }
     opal_common_adaptib_peer_release(mca_btl_adaptib.core, endpoint->peer);
     mca_btl_adaptib_ways_release(endpoint);

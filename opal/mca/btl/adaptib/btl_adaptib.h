@@ -59,7 +59,8 @@ typedef struct {
     const size_t *limit;
 } mca_btl_adaptib_module_t;
 
-/* The other ways to a process, of one of this process's cores but the first. NULL: not used yet. */
+/* The other ways to a process, of one of this process's cores but the first. NULL: not used yet.
+ * The first core's peer: this core cannot reach the process. */
 typedef struct {
     opal_common_adaptib_peer_t *messages;  /* to the core of the same number, modulo theirs */
     opal_common_adaptib_peer_t *one_sided; /* to their first core */

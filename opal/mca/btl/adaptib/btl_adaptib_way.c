@@ -18,24 +18,34 @@ static uint32_t core_of_thread(void)
     return (thread_number - 1) % mca_btl_adaptib.cores;
 }
 
-/* Returns NULL if the process cannot be reached that way. */
-static opal_common_adaptib_peer_t *contact(mca_btl_base_endpoint_t *endpoint, uint32_t index,
-                                           mca_btl_adaptib_use_t use)
+static int contact(mca_btl_base_endpoint_t *endpoint, uint32_t index, mca_btl_adaptib_use_t use,
+                   opal_common_adaptib_peer_t **peer)
 {
     const uint64_t name = opal_common_adaptib_mca_name(endpoint->proc->proc_name);
     opal_common_adaptib_core_t *core = mca_btl_adaptib_core(index);
-    opal_common_adaptib_peer_t *peer = NULL;
     uint32_t theirs = 1;
+    int rc = OPAL_COMMON_ADAPTIB_SUCCESS;
 
-    if (MCA_BTL_ADAPTIB_MESSAGES == use
-        && OPAL_COMMON_ADAPTIB_SUCCESS != opal_common_adaptib_peer_endpoints(core, name, &theirs)) {
-        return NULL;
+    if (MCA_BTL_ADAPTIB_MESSAGES == use) {
+        rc = opal_common_adaptib_peer_endpoints(core, name, &theirs);
     }
-    if (OPAL_COMMON_ADAPTIB_SUCCESS
-        != opal_common_adaptib_peer_at(core, name, index % theirs, &peer)) {
-        return NULL;
+    return OPAL_COMMON_ADAPTIB_SUCCESS == rc
+               ? opal_common_adaptib_peer_at(core, name, index % theirs, peer)
+               : rc;
+}
+
+/* Fills an empty slot of core number `index`, for good if the process can be reached, or if it can
+ * not: its addresses do not change. Returns the first core's peer if this core has none. */
+static __opal_attribute_noinline__ opal_common_adaptib_peer_t *
+fill(opal_common_adaptib_peer_t **slot, mca_btl_base_endpoint_t *endpoint, uint32_t index,
+     mca_btl_adaptib_use_t use)
+{
+    opal_common_adaptib_peer_t *peer = endpoint->peer;
+    const int rc = contact(endpoint, index, use, &peer);
+
+    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc || OPAL_COMMON_ADAPTIB_UNREACHABLE == rc) {
+        __atomic_store_n(slot, peer, __ATOMIC_RELEASE);
     }
-    opal_common_adaptib_peer_set_user_data(core, peer, endpoint);
     return peer;
 }
 
@@ -54,37 +64,32 @@ mca_btl_adaptib_way_t mca_btl_adaptib_way_of_thread(mca_btl_base_endpoint_t *end
                                            : &endpoint->others[index].one_sided;
     peer = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
     if (OPAL_UNLIKELY(NULL == peer)) {
-        peer = contact(endpoint, index, use);
-        if (NULL == peer) {
-            return way;
-        }
-        __atomic_store_n(slot, peer, __ATOMIC_RELEASE);
+        peer = fill(slot, endpoint, index, use);
+    }
+    if (OPAL_UNLIKELY(endpoint->peer == peer)) {
+        return way;
     }
     way.core = mca_btl_adaptib_core(index);
     way.peer = peer;
     return way;
 }
 
-static void release(opal_common_adaptib_core_t *core, mca_btl_base_endpoint_t *endpoint,
+static void release(uint32_t index, const mca_btl_base_endpoint_t *endpoint,
                     opal_common_adaptib_peer_t *peer)
 {
-    if (endpoint == opal_common_adaptib_peer_user_data(core, peer)) {
-        opal_common_adaptib_peer_set_user_data(core, peer, NULL);
+    if (NULL != peer && endpoint->peer != peer) {
+        opal_common_adaptib_peer_release(mca_btl_adaptib_core(index), peer);
     }
-    opal_common_adaptib_peer_release(core, peer);
 }
 
 void mca_btl_adaptib_ways_release(mca_btl_base_endpoint_t *endpoint)
 {
     for (uint32_t index = 1; index < mca_btl_adaptib.cores; ++index) {
         mca_btl_adaptib_peers_t *peers = &endpoint->others[index];
-        opal_common_adaptib_core_t *core = mca_btl_adaptib_core(index);
 
-        if (NULL != peers->messages) {
-            release(core, endpoint, peers->messages);
-        }
-        if (NULL != peers->one_sided && peers->messages != peers->one_sided) {
-            release(core, endpoint, peers->one_sided);
+        release(index, endpoint, peers->messages);
+        if (peers->messages != peers->one_sided) {
+            release(index, endpoint, peers->one_sided);
         }
         peers->messages = NULL;
         peers->one_sided = NULL;

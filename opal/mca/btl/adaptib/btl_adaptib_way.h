@@ -53,7 +53,7 @@ static inline opal_common_adaptib_core_t *mca_btl_adaptib_core(uint32_t index)
     return opal_common_adaptib_endpoint(mca_btl_adaptib.core, index);
 }
 
-/* Releases the peers of the further cores. */
+/* Releases the peers of the further cores. REQUIRES: endpoint->peer is still set. */
 void mca_btl_adaptib_ways_release(mca_btl_base_endpoint_t *endpoint);
 
 END_C_DECLS

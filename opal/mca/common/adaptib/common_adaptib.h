@@ -188,7 +188,7 @@ opal_common_adaptib_core_carries(opal_common_adaptib_core_t *core,
  * hinder each other. core_acquire returns the first; each function that takes a core takes any of
  * them, and its peers, requests and messages belong to that one. Those that say so are for the
  * whole process: core_acquire, core_release, core_address, core_carries, progress,
- * quiesce_messages, memory_released and process_ended. */
+ * quiesce_messages, connect_start, memory_released, process_ended and process_set_user_data. */
 
 /* The number of endpoints of this process, a power of two; constant. */
 OPAL_COMMON_ADAPTIB_EXPORT uint32_t opal_common_adaptib_endpoints(opal_common_adaptib_core_t *core)
@@ -223,9 +223,9 @@ opal_common_adaptib_process_ended(opal_common_adaptib_core_t *core,
                                   uint64_t name) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Tells that this process is number `rank` of the `count` processes of its job, whose names differ
- * in the lower 32 bits alone: 0 to count - 1. Connects, as progress is made, the peers that the
- * parameter "connect" wants connected from the start. REQUIRES: their addresses are published. Only
- * the first call counts. */
+ * in the lower 32 bits alone: 0 to count - 1. Connects, as progress is made, each endpoint to the
+ * peers that the parameter "connect" wants connected from the start. REQUIRES: their addresses are
+ * published. Only the first call counts. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_connect_start(opal_common_adaptib_core_t *core, uint32_t rank,
                                   uint32_t count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
@@ -250,11 +250,13 @@ opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t *core, uint64_t na
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_at(opal_common_adaptib_core_t *core, uint64_t name, uint32_t endpoint,
                             opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* Data that the caller attaches to a peer; NULL at first. */
+/* Attaches data to another process, for the whole of this one: each peer that stands for that
+ * process, at any endpoint and whichever side contacted the other first, has this data from now on.
+ * NULL, as at first: none. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t *core,
-                                       opal_common_adaptib_peer_t *peer,
-                                       void *what) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_process_set_user_data(opal_common_adaptib_core_t *core, uint64_t name,
+                                          void *what) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* The data attached to the peer's process; NULL: none, or the peer is this process itself. */
 OPAL_COMMON_ADAPTIB_EXPORT void *
 opal_common_adaptib_peer_user_data(opal_common_adaptib_core_t *core,
                                    opal_common_adaptib_peer_t *peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;

@@ -21,6 +21,9 @@ public:
     virtual ~Bootstrap() = default;
     // Errors: unreachable if nothing was published under `name`.
     virtual Status lookup(std::uint64_t name, std::vector<std::byte>& blob) = 0;
+    // Returns the number of endpoints of a process, a power of two; 1 if nothing is known of it,
+    // so that lookup() tells what is wrong.
+    virtual std::uint32_t endpoints_of(std::uint64_t /*process*/) { return 1; }
 };
 
 } // namespace adaptib

@@ -125,7 +125,9 @@ constexpr std::array kTable{
         "connect", kString, &g_parameters.connect, "on_demand", "", "on_demand|partial|static", 4,
         "Processes that are connected at the start of the job; the others are connected on "
         "demand. on_demand: none. partial: those whose ranks are a power of two apart. static: "
-        "all. Of several endpoints of a process, only the first one is connected at the start."},
+        "all. Of several endpoints, each is connected to those that it exchanges messages with; "
+        "one-sided operations of further endpoints, which go to the target's first one, connect on "
+        "demand."},
     opal_common_adaptib_parameter_t{
         "connect_method", kString, &g_parameters.connect_method, "datagrams", "",
         "datagrams|rdma_cm", 4,

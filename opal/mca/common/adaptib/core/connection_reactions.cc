@@ -144,4 +144,8 @@ bool ConnectionReactions::connect_at_start(std::uint64_t name, const Peer*& aske
     return true;
 }
 
+std::uint32_t ConnectionReactions::endpoints_of(std::uint64_t process) {
+    return parts_->peers.endpoints_of(process);
+}
+
 } // namespace adaptib

@@ -64,6 +64,7 @@ public:
     void on_repaired(Peer& peer, Nanoseconds took) override;
     // StartupListener
     bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
+    std::uint32_t endpoints_of(std::uint64_t process) override;
     // ConnectionListener, StartupListener
     void on_notice(const std::string& text) override;
 

@@ -41,7 +41,7 @@ namespace adaptib {
 struct CoreParts {
     explicit CoreParts(const CoreEnvironment& of)
         : environment(of), connection_reactions(*of.clock, of.message), path_reactions(of.message),
-          protocol_reactions(broken, of.message) {}
+          protocol_reactions(broken, of.message, of.is_news) {}
 
     CoreEnvironment environment;
     Liveness liveness;

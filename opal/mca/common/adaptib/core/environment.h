@@ -23,6 +23,9 @@
 namespace adaptib {
 
 struct CoreEnvironment {
+    // Returns true if the user has not been told yet that connections to this process are broken.
+    using IsNews = std::function<bool(std::uint64_t process)>;
+
     std::uint64_t self = 0;
     std::uint32_t local_rank = 0; // among the job's processes of this host
     std::uint32_t local_processes = 1;
@@ -34,6 +37,9 @@ struct CoreEnvironment {
     Random* random = nullptr;
     Counters* counters = nullptr;
     MessageFunction message;
+    // The cores of one process ask it, so that one of them tells the user. Empty: each break is
+    // news.
+    IsNews is_news;
     bool maps_sources = false;    // record messages by source and time, for Core::source_map()
     const bool* yields = nullptr; // the process yields its CPU when it found nothing; null: no
     // Idle passes at most this far apart (base/spin.h) show that the caller does nothing but

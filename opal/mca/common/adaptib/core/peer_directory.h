@@ -79,6 +79,11 @@ public:
     // be, or if nothing is known of it.
     Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
 
+    // As Bootstrap::endpoints_of().
+    std::uint32_t endpoints_of(std::uint64_t process) const {
+        return options_.bootstrap->endpoints_of(process);
+    }
+
     // ---- Finding
 
     // Null: there has been no contact.

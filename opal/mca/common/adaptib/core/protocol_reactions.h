@@ -8,8 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "base/process_name.h"
 #include "core/broken_connections.h"
 #include "core/departures.h"
+#include "core/environment.h"
 #include "core/severity.h"
 #include "protocol/protocol.h"
 
@@ -17,21 +19,28 @@ namespace adaptib {
 
 class ProtocolReactions final : public ProtocolListener {
 public:
-    ProtocolReactions(BrokenConnections& broken, MessageFunction message)
-        : broken_(broken), message_(std::move(message)) {}
+    ProtocolReactions(BrokenConnections& broken, MessageFunction message,
+                      CoreEnvironment::IsNews is_news)
+        : broken_(broken), message_(std::move(message)), is_news_(std::move(is_news)) {}
 
     // REQUIRES: before the first event of a peer. `departures` is made after this object.
     void begin(Departures& departures) { departures_ = &departures; }
 
     void on_notice(const std::string& text) override { message_(Severity::notice, text); }
     void on_failure(const std::string& text) override { message_(Severity::failure, text); }
-    void on_broken(Peer& peer) override { broken_.add(peer); }
+    void on_broken(Peer& peer) override {
+        if (!is_news_ || is_news_(process_of(peer.contact.name))) {
+            message_(Severity::failure, peer.ending.failure);
+        }
+        broken_.add(peer);
+    }
     void on_peer_disconnected(Peer& peer) override { departures_->add_disconnected(peer); }
     bool leaves(Peer& peer) override { return departures_->leaves(peer); }
 
 private:
     BrokenConnections& broken_;
     MessageFunction message_;
+    CoreEnvironment::IsNews is_news_;
     Departures* departures_ = nullptr;
 };
 

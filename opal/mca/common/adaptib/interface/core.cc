@@ -218,9 +218,11 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
 
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
                                        uint32_t count) noexcept {
-    const Guard guard(core);
-    core->core->expect(count);
-    core->core->startup().begin(rank, count);
+    for (const auto& endpoint : core->process.all()) {
+        const Guard guard(endpoint.get());
+        endpoint->core->expect(count);
+        endpoint->core->startup().begin(rank, count, core->process.endpoints());
+    }
 }
 
 namespace {
@@ -260,7 +262,7 @@ int opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t na
 int opal_common_adaptib_peer_endpoints(opal_common_adaptib_core_t* core, uint64_t name,
                                        uint32_t* count) noexcept {
     try {
-        return code_of_contact(core->process.bootstrap().endpoints_of(name, *count));
+        return code_of_contact(core->process.bootstrap().count_endpoints(name, *count));
     } catch (const std::bad_alloc&) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }
@@ -273,19 +275,40 @@ int opal_common_adaptib_peer_at(opal_common_adaptib_core_t* core, uint64_t name,
                : OPAL_COMMON_ADAPTIB_UNREACHABLE; // a name has no room for it
 }
 
-void opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t* core,
-                                            opal_common_adaptib_peer_t* peer, void* what) noexcept {
-    const Guard guard(core);
-    if (Peer* of = peer_of(core, peer); of != nullptr) {
-        of->contact.user_data = what;
+namespace {
+
+// Replaces the data that the endpoint's peers of this process have kept.
+void replace_user_data(opal_common_adaptib_core* core, std::uint64_t process, void* what) {
+    const Guard guard(core, false);
+    for (std::uint32_t its = 0; its < kMaxEndpoints; ++its) {
+        if (Peer* peer = core->core->peers().find(endpoint_name(process, its)); peer != nullptr) {
+            peer->contact.user_data = what;
+        }
+    }
+}
+
+} // namespace
+
+void opal_common_adaptib_process_set_user_data(opal_common_adaptib_core_t* core, uint64_t name,
+                                               void* what) noexcept {
+    if (core->process.user_data().exchange(process_of(name), what) != nullptr) {
+        for (const auto& endpoint : core->process.all()) {
+            replace_user_data(endpoint.get(), process_of(name), what);
+        }
     }
 }
 
 void* opal_common_adaptib_peer_user_data(opal_common_adaptib_core_t* core,
                                          opal_common_adaptib_peer_t* peer) noexcept {
-    const Guard guard(core);
-    const Peer* of = peer_of(core, peer);
-    return of == nullptr ? nullptr : of->contact.user_data;
+    const Guard guard(core, false);
+    Peer* of = peer_of(core, peer);
+    if (of == nullptr) {
+        return nullptr;
+    }
+    if (of->contact.user_data == nullptr) [[unlikely]] { // so far
+        of->contact.user_data = core->process.user_data().of(process_of(of->contact.name));
+    }
+    return of->contact.user_data;
 }
 
 namespace {

@@ -88,6 +88,12 @@ public:
         const Unlocked unlocked(&endpoint_);
         return process_.lookup(name, address);
     }
+    std::uint32_t endpoints_of(std::uint64_t process) override {
+        const Unlocked unlocked(&endpoint_);
+        std::uint32_t count = 1;
+        static_cast<void>(process_.count_endpoints(process, count));
+        return count;
+    }
 
 private:
     opal_common_adaptib_core& endpoint_;
@@ -143,7 +149,7 @@ Status CallbackBootstrap::lookup(std::uint64_t name, AddressBlob& address) {
     return status.ok() ? address_in(record, endpoint_of(name), address) : status;
 }
 
-Status CallbackBootstrap::endpoints_of(std::uint64_t process, std::uint32_t& count) {
+Status CallbackBootstrap::count_endpoints(std::uint64_t process, std::uint32_t& count) {
     AddressBlob record;
     std::uint32_t found = 0;
     Status status = record_of(process_of(process), record);
@@ -281,6 +287,7 @@ int Process::open_endpoint(std::uint32_t index, std::uint32_t of) {
         environment.counters = &endpoint_counters(index);
         made->trace = trace_.begin(index);
         environment.counters->trace = made->trace;
+        environment.is_news = [this](std::uint64_t process) { return lost_.insert(process); };
         if (environment_.watch_memory != nullptr) {
             environment.watch_memory = [this] {
                 return environment_.watch_memory(environment_.context);

@@ -34,7 +34,9 @@
 #include "base/random.h"
 #include "common_adaptib.h"
 #include "interface/job_report.h"
+#include "interface/lost_processes.h"
 #include "interface/process_trace.h"
+#include "interface/user_data.h"
 
 namespace adaptib {
 
@@ -46,14 +48,14 @@ public:
 
     Status lookup(std::uint64_t name, AddressBlob& address) override;
     // Counts the endpoints of a process. Keeps its record for the next lookup().
-    Status endpoints_of(std::uint64_t process, std::uint32_t& count);
+    Status count_endpoints(std::uint64_t process, std::uint32_t& count);
 
 private:
     Status record_of(std::uint64_t process, AddressBlob& record);
 
     const opal_common_adaptib_environment_t& environment_;
     std::mutex mutex_;                             // of fetched_
-    std::map<std::uint64_t, AddressBlob> counted_; // records of endpoints_of(), by process
+    std::map<std::uint64_t, AddressBlob> counted_; // records of count_endpoints(), by process
 };
 
 class Process {
@@ -77,6 +79,7 @@ public:
     const AddressBlob& address() const { return address_; } // to publish
     CallbackBootstrap& bootstrap() { return bootstrap_; }
     const opal_common_adaptib_environment_t& environment() const { return environment_; }
+    UserData& user_data() { return user_data_; }
     // Several threads may call from now on, if `threads` says so.
     void see_threads(const bool* threads);
     // Makes progress of several endpoints; returns the number of events.
@@ -107,6 +110,8 @@ private:
     const opal_common_adaptib_environment_t environment_;
     CallbackBootstrap bootstrap_{environment_};
     const JobReport job_report_{environment_};
+    UserData user_data_;
+    LostProcesses lost_;
     MonotonicClock clock_;
     ProcessTrace trace_{environment_, clock_};
     AddressBlob address_;

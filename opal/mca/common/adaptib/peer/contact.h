@@ -23,7 +23,7 @@ struct PeerContact {
     DatagramTarget datagram;
     DatagramChannel& channel; // of the route's fabric
     std::uint64_t name;
-    void* user_data = nullptr; // opal_common_adaptib_peer_set_user_data
+    void* user_data = nullptr; // of the process (interface/user_data.h), once it has been asked for
     const PeerRoute route;
     ProcessAddress address;
 };

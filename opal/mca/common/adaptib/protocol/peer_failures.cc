@@ -37,7 +37,6 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
 void PeerFailures::report(Peer& peer) {
     if (!peer.ending.failure_reported) {
         peer.ending.failure_reported = true;
-        parts_.listener.on_failure(peer.ending.failure);
         parts_.listener.on_broken(peer);
     }
 }

@@ -13,6 +13,7 @@ namespace adaptib {
 class ProtocolListener : public MemoryListener, public RegionKeysListener {
 public:
     // A connection has failed; messages and transfers under way over it may not have arrived.
+    // peer.ending.failure explains it to the user.
     virtual void on_broken(Peer& peer) = 0;
     // The disconnect handshake is over: nothing refers to the peer any more.
     virtual void on_peer_disconnected(Peer& peer) = 0;
