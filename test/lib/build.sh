@@ -89,6 +89,16 @@ make_programs() {
     [ $# -eq 0 ] || make -C test "${arguments[@]}" "$@"
 }
 
+# build_tsan_components PROGRAM...: in the tsan build, which build_adaptib has made, makes and
+# installs the components, and makes these MPI programs (test/mpi/PROGRAM.c), all under
+# ThreadSanitizer. Its run-time library is in the programs, so a component lacks its symbols.
+build_tsan_components() (
+    cd "$build_root/tsan" && precompile && group_sources || return 1
+    arguments=(-j "$jobs" "${precompiled[@]}" "${grouped[@]}" LDFLAGS=-Wl,-z,undefs)
+    make "${arguments[@]}" all && make "${arguments[@]}" install &&
+        make -j "$jobs" -C test CFLAGS="$(make_value test CFLAGS) -fsanitize=thread" "${@/#/mpi/}"
+)
+
 # uses_clang: returns 0 if the build in this directory compiles C++ with clang, without ccache
 uses_clang() {
     local compiler
