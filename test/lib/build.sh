@@ -96,7 +96,8 @@ build_tsan_components() (
     cd "$build_root/tsan" && precompile && group_sources || return 1
     arguments=(-j "$jobs" "${precompiled[@]}" "${grouped[@]}" LDFLAGS=-Wl,-z,undefs)
     make "${arguments[@]}" all && make "${arguments[@]}" install &&
-        make -j "$jobs" -C test CFLAGS="$(make_value test CFLAGS) -fsanitize=thread" "${@/#/mpi/}"
+        make -j "$jobs" -C test "${@/#/mpi/}" \
+            CFLAGS="$(make_value test CFLAGS) -fsanitize=thread -DMOST_LEFT_KIB=262144"
 )
 
 # uses_clang: returns 0 if the build in this directory compiles C++ with clang, without ccache
