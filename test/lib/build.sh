@@ -2,32 +2,26 @@
 #
 # Builds of adaptib, each variant in a directory of its own below build_root:
 #   release   components (installed to its components/), unit tests, MPI programs
-#   asan      unit tests under AddressSanitizer and UBSan: clang, which compiles these in half of
-#             gcc's time
+#   asan      unit tests under AddressSanitizer and UBSan, and fuzz targets with libFuzzer
 #   tsan      unit tests under ThreadSanitizer
-#   fuzz      fuzz targets: clang, libFuzzer, AddressSanitizer and UBSan
+# Both use clang, which compiles for sanitizers in half of gcc's time.
 #
-# Half of the time of a build goes into standard headers and GoogleTest's. The builds with clang
-# precompile these (standard.h); gcc 12, with precompiled headers, warns falsely of overflows in
-# std::string. The release build thus still finds headers that a source uses and does not include.
-# Nothing is precompiled for ccache, which saves more. The Makefiles do not know about this: the
-# flags are on make's command line, and a make by hand does without.
+# The builds with clang precompile standard headers and GoogleTest's (standard.h), and compile
+# groups of sources together (together.py), which takes less than half of the time: most of it goes
+# into headers, and into functions that each source needs compiled once more. If a group does not
+# compile, its build goes on with each source by itself. The release build compiles each source by
+# itself anyway, and so finds headers that a source uses and does not include. Nothing is precompiled
+# or grouped for ccache, which saves more. The Makefiles do not know about this: the flags and
+# objects are on make's command line, and a make by hand does without.
 
 # Prints configure's arguments, one per line. -O1 compiles faster, and the sanitizers' reports show
 # more of the calls; -g1 has the lines that reports name, and compiles in 2/3 of the time of -g.
 build_options() {
-    local flags="-g1 -O1"
+    local clang=(CC=clang CXX=clang++ CFLAGS="-g1 -O1" CXXFLAGS="-g1 -O1")
     case $1 in
         release) printf '%s\n' --enable-werror CFLAGS="-g1 -O2" CXXFLAGS="-g1 -O2" ;;
-        asan)
-            printf '%s\n' --enable-werror --enable-asan CC=clang CXX=clang++ \
-                CFLAGS="$flags" CXXFLAGS="$flags"
-            ;;
-        tsan) printf '%s\n' --enable-werror --enable-tsan CFLAGS="$flags" CXXFLAGS="$flags" ;;
-        fuzz)
-            printf '%s\n' --enable-asan --enable-fuzzing CC=clang CXX=clang++ \
-                CFLAGS="$flags" CXXFLAGS="$flags"
-            ;;
+        asan) printf '%s\n' --enable-werror --enable-asan --enable-fuzzing "${clang[@]}" ;;
+        tsan) printf '%s\n' --enable-werror --enable-tsan "${clang[@]}" ;;
         *) die "no build variant \"$1\"" ;;
     esac
 }
@@ -40,7 +34,7 @@ build_adaptib() {
     shift
     printf 'build %-8s ' "$variant"
     if (build_steps "$variant" "$@") >"$log" 2>&1; then
-        printf 'ok %4d s\n' $((SECONDS - start))
+        printf 'ok %4d s%s\n' $((SECONDS - start)) "$(sed -n "s/^$one_by_one$/ (&)/p" "$log")"
     else
         printf 'FAILED %4d s\n' $((SECONDS - start))
         tail -n 30 "$log"
@@ -50,46 +44,112 @@ build_adaptib() {
 }
 
 build_steps() {
-    local variant=$1 dir=$build_root/$1 target options
+    local variant=$1 dir=$build_root/$1 options
     shift
     # make itself repeats autogen and configure when their sources have changed.
     if [ ! -f "$top/configure" ] || [ ! -f "$top/test/Makefile.in" ]; then
         "$top/autogen.pl" || return 1
     fi
+    mapfile -t options < <(build_options "$variant")
+    [ "$variant" = release ] || configured "$dir" "${options[@]}" || rm -rf "$dir"
     mkdir -p "$dir" && cd "$dir" || return 1
     if [ ! -f Makefile ]; then
-        mapfile -t options < <(build_options "$variant")
         # shellcheck disable=SC2086
         "$top/configure" --with-component-dir="$dir/components" "${options[@]}" \
             ${ADAPTIB_CONFIGURE_OPTIONS:-} || return 1
     fi
-    precompile || return 1
     if [ "$variant" = release ]; then
         make -j "$jobs" && make install || return 1
-    else
-        make -j "$jobs" -C opal/mca/common/adaptib "${precompiled[@]}" libadaptib_core.la || return 1
     fi
-    for target in "$@"; do
-        make -j "$jobs" -C test "${precompiled[@]}" "$target" || return 1
+    precompile && group_sources "$@" || return 1
+    if ! make_programs "$@"; then
+        [ ${#grouped[@]} -gt 0 ] || return 1
+        say "$one_by_one"
+        grouped=()
+        make_programs "$@"
+    fi
+}
+
+one_by_one="once more, each source by itself"
+
+# configured DIRECTORY OPTION...: returns 0 if configure ran there with at least these options
+configured() {
+    local directory=$1 option had=()
+    [ -f "$directory/config.status" ] || return
+    eval "had=($("$directory/config.status" --config))"
+    for option in "${@:2}"; do
+        printf '%s\n' "${had[@]}" | grep -qxF -e "$option" || return
     done
+}
+
+# make_programs [TARGET...]: makes the core, and the targets in test/
+make_programs() {
+    local arguments=(-j "$jobs" "${precompiled[@]}" "${grouped[@]}")
+    make -C opal/mca/common/adaptib "${arguments[@]}" libadaptib_core.la || return 1
+    [ $# -eq 0 ] || make -C test "${arguments[@]}" "$@"
+}
+
+# build_tsan_components PROGRAM...: in the tsan build, which build_adaptib has made, makes and
+# installs the components, and makes these MPI programs (test/mpi/PROGRAM.c), all under
+# ThreadSanitizer. Its run-time library is in the programs, so a component lacks its symbols.
+build_tsan_components() (
+    cd "$build_root/tsan" && precompile && group_sources || return 1
+    arguments=(-j "$jobs" "${precompiled[@]}" "${grouped[@]}" LDFLAGS=-Wl,-z,undefs)
+    make "${arguments[@]}" all && make "${arguments[@]}" install &&
+        make -j "$jobs" -C test "${@/#/mpi/}" \
+            CFLAGS="$(make_value test CFLAGS) -fsanitize=thread -DMOST_LEFT_KIB=262144"
+)
+
+# uses_clang: returns 0 if the build in this directory compiles C++ with clang, without ccache
+uses_clang() {
+    local compiler
+    compiler=$(make_value test CXX)
+    [[ $(basename "$(readlink -f "$(command -v "${compiler%% *}")")") == clang* ]]
+}
+
+# group_sources [TARGET...]: groups the sources of the core's libraries and of the programs that the
+# targets in test/ make, if the build in this directory uses clang. Sets grouped to the arguments
+# with which make uses the groups.
+group_sources() {
+    local program programs=() libraries=(libadaptib_core_la libadaptib_verbs_la)
+    grouped=()
+    uses_clang || return 0
+    for program in "$@"; do
+        programs+=($(make_value test "${program//-/_}"))
+    done
+    group_sources_of opal/mca/common/adaptib "${libraries[@]}" &&
+        group_sources_of simulator libadaptib_sim_la &&
+        group_sources_of test "${programs[@]}" || return 1
+    # The Makefiles include the dependencies of their own objects only.
+    grouped+=(--eval '-include $(wildcard together/.deps/*.P*o)')
+}
+
+# group_sources_of DIRECTORY PROGRAM...: groups the sources of these programs or libraries
+group_sources_of() {
+    local directory=$1 program lines
+    shift
+    lines=$(for program in "$@"; do
+        printf '%s\n' "${program}_OBJECTS $(make_value "$directory" "${program}_OBJECTS")"
+    done | (cd "$directory" && "$top/test/lib/together.py" "$top/$directory")) || return 1
+    [ -z "$lines" ] || mapfile -t -O ${#grouped[@]} grouped <<<"$lines"
 }
 
 # precompile: compiles standard.h for the build in this directory if that uses clang, and if clang
 # or the flags have changed: once for the core and once for the tests; clang takes the one that
-# fits. Sets precompiled to the arguments with which make uses it.
+# fits. Sets precompiled to the arguments with which make uses it. Within a group, a local variable
+# may have the name of another source's constant; gcc looks for shadows in each source.
 precompile() {
-    local compiler key header=$PWD/precompiled/standard.h
+    local key header=$PWD/precompiled/standard.h
     precompiled=()
-    compiler=$(make_value test CXX)
-    [[ $(basename "$(readlink -f "$(command -v "${compiler%% *}")")") == clang* ]] || return 0
-    key=$($compiler --version && make_value test CXXCOMPILE && cat "$top/test/lib/standard.h")
+    uses_clang || return 0
+    key=$($(make_value test CXX) --version && make_value test CXXCOMPILE && cat "$top/test/lib/standard.h")
     if [ "$(cat precompiled/key 2>/dev/null)" != "$key" ]; then
         rm -rf precompiled && mkdir -p "$header.gch" && cp "$top/test/lib/standard.h" "$header" &&
             precompile_for opal/mca/common/adaptib "$header.gch/core" -fPIC -DPIC &&
             precompile_for test "$header.gch/test" &&
             printf '%s\n' "$key" >precompiled/key || return 1
     fi
-    precompiled=(CXXFLAGS="$(make_value test CXXFLAGS) -include $header")
+    precompiled=(CXXFLAGS="$(make_value test CXXFLAGS) -include $header -Wno-shadow")
 }
 
 # precompile_for DIRECTORY FILE [FLAG...]: compiles standard.h as the sources of this directory

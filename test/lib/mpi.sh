@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Running MPI programs with the components of the release build.
+# Running MPI programs with the components of a build.
 
-components=$build_root/release/components
+mpi_build=$build_root/release
 # pml/cm passes all two-sided traffic to the MTL.
 adaptib_mca=(--mca pml cm --mca mtl adaptib)
 vader_mca=(--mca pml ob1 --mca btl "vader,self")
@@ -12,7 +12,7 @@ mpi_environment() {
     local pkglibdir
     pkglibdir=$(ompi_info --path pkglibdir --parsable | sed -n 's/^path:pkglibdir://p')
     [ -n "$pkglibdir" ] || die "ompi_info does not name Open MPI's component directory"
-    export OMPI_MCA_mca_base_component_path=$pkglibdir:$components
+    export OMPI_MCA_mca_base_component_path=$pkglibdir:$mpi_build/components
     if [ "$(id -u)" = 0 ]; then
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     fi

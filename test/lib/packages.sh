@@ -19,14 +19,14 @@ libibverbs-dev      all
 librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
-python3-minimal     check mpi clients
+python3-minimal     check asan tsan fuzz mpi mpi_tsan clients
 python3             bench study
 valgrind            instructions
 mpich               mpich
 libmpich-dev        mpich
 clang-format        check
-clang               asan fuzz
-libclang-rt-14-dev  asan fuzz
+clang               asan tsan fuzz mpi_tsan
+libclang-rt-14-dev  asan tsan fuzz mpi_tsan
 lammps              example clients verbs vm
 lammps-examples     example clients verbs vm
 netpipe-openmpi     clients verbs vm

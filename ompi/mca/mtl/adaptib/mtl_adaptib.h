@@ -30,6 +30,7 @@
 
 #include "opal/mca/common/adaptib/common_adaptib.h"
 #include "opal/mca/common/adaptib/common_adaptib_compat.h"
+#include "opal/mca/common/adaptib/common_adaptib_order.h"
 #include "opal/mca/common/adaptib/common_adaptib_mca.h"
 #include "opal/mca/common/adaptib/common_adaptib_two_sided.h"
 

@@ -14,7 +14,7 @@ int ompi_mtl_adaptib_cancel_request(struct ompi_request_t *request,
     int rc;
 
     /* The core has forgotten a request that is complete. */
-    if (REQUEST_COMPLETE(request)) {
+    if (ompi_mtl_adaptib_has_ended(request)) {
         return OMPI_SUCCESS;
     }
     rc = opal_common_adaptib_cancel(endpoint, core);

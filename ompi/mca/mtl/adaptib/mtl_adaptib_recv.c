@@ -14,7 +14,7 @@ static void receive_complete(opal_common_adaptib_request_t *request)
 
     ompi_mtl_adaptib_received(&receive->super.ompi_req->req_status, request);
     if (OPAL_LIKELY(!ompi_mtl_adaptib.ending)) {
-        receive->super.completion_callback(&receive->super);
+        ompi_mtl_adaptib_end(&receive->super);
     }
 }
 
@@ -36,6 +36,7 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     int rc;
 
     (void) mtl;
+    ompi_mtl_adaptib_begin(mtl_request);
     rc = ompi_mtl_adaptib_way_from(comm, src, tag, &way);
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
         return rc;
@@ -67,6 +68,7 @@ int ompi_mtl_adaptib_imrecv(struct mca_mtl_base_module_t *mtl, struct opal_conve
     int rc;
 
     (void) mtl;
+    ompi_mtl_adaptib_begin(mtl_request);
     request->core.complete = stream_receive_complete;
     request->endpoint = endpoint;
     ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);

@@ -14,6 +14,7 @@
 #include "ompi/request/request.h"
 
 #include "mtl_adaptib_data.h"
+#include "mtl_adaptib_ended.h"
 #include "mtl_adaptib_way.h"
 
 BEGIN_C_DECLS

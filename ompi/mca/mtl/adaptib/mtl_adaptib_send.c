@@ -33,7 +33,7 @@ static void isend_complete(opal_common_adaptib_request_t *request)
     send->super.ompi_req->req_status.MPI_ERROR = ompi_mtl_adaptib_mpi_error(request->status);
     ompi_mtl_adaptib_stream_end(&send->stream);
     if (OPAL_LIKELY(!ompi_mtl_adaptib.ending)) {
-        send->super.completion_callback(&send->super);
+        ompi_mtl_adaptib_end(&send->super);
     }
 }
 
@@ -140,9 +140,10 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     int rc;
 
     (void) mtl;
+    ompi_mtl_adaptib_begin(mtl_request);
     if (try_send(comm, dest, tag, convertor, mode, blocking, &refused)) {
         request->super.ompi_req->req_status.MPI_ERROR = MPI_SUCCESS;
-        request->super.completion_callback(&request->super);
+        ompi_mtl_adaptib_end(&request->super);
         return OMPI_SUCCESS;
     }
     request->core.complete = isend_complete;

@@ -149,7 +149,7 @@ static void give_back(kept_t *of, unsigned most)
 
         of->first = next_of(receive);
         --of->count;
-        opal_free_list_return(&shortcut.receives, &receive->super.super);
+        opal_common_adaptib_list_return(&shortcut.receives, &receive->super.super);
     }
 }
 
@@ -232,13 +232,13 @@ static __opal_attribute_noinline__ receive_t *take_with_care(void)
         }
     }
     for (int i = 1; i < RECEIVES_TAKEN; ++i) {
-        receive_t *receive = (receive_t *) opal_free_list_get(&shortcut.receives);
+        receive_t *receive = (receive_t *) opal_common_adaptib_list_get(&shortcut.receives);
         if (NULL == receive) {
             break;
         }
         keep_receive(receive);
     }
-    return (receive_t *) opal_free_list_get(&shortcut.receives);
+    return (receive_t *) opal_common_adaptib_list_get(&shortcut.receives);
 }
 
 static inline bool has_receive(void)
@@ -270,7 +270,7 @@ static __opal_attribute_noinline__ void release_receive_with_care(receive_t *rec
     if (kept.opened == shortcut.opened) {
         keep_receive(receive);
     } else {
-        opal_free_list_return(&shortcut.receives, &receive->super.super);
+        opal_common_adaptib_list_return(&shortcut.receives, &receive->super.super);
     }
 }
 
@@ -359,7 +359,7 @@ static int receive_free(ompi_request_t **request)
     void *waits = REQUEST_PENDING;
 
     *request = MPI_REQUEST_NULL;
-    if (OPAL_LIKELY(REQUEST_COMPLETE(&receive->super))) {
+    if (OPAL_LIKELY(ompi_mtl_adaptib_has_ended(&receive->super))) {
         release_receive(receive);
     } else if (!__atomic_compare_exchange_n((void **) &receive->super.req_complete, &waits, &freed,
                                             false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
@@ -485,6 +485,7 @@ static void blocking_complete(opal_common_adaptib_request_t *request)
     receive_t *receive = receive_of(request);
 
     ompi_mtl_adaptib_received(&receive->super.req_status, request);
+    OPAL_COMMON_ADAPTIB_PUBLISHED(&receive->super);
     opal_atomic_wmb();
     ompi_request_complete(&receive->super, true);
 }

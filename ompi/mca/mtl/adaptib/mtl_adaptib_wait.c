@@ -9,6 +9,7 @@
 
 #include "opal/runtime/opal_progress.h"
 
+#include "mtl_adaptib_ended.h"
 #include "mtl_adaptib_wait.h"
 
 enum {
@@ -48,10 +49,14 @@ static bool look_again(patience_t *patience)
     return now < patience->until;
 }
 
-static bool has_failed(const ompi_request_t *request)
+static bool has_failed(ompi_request_t *request)
 {
-    return OMPI_REQUEST_INACTIVE != request->req_state && REQUEST_COMPLETE(request)
-           && MPI_SUCCESS != request->req_status.MPI_ERROR;
+    if (OMPI_REQUEST_INACTIVE == request->req_state || !ompi_mtl_adaptib_has_ended(request)) {
+        return false;
+    }
+    const bool failed = MPI_SUCCESS != request->req_status.MPI_ERROR;
+    OPAL_COMMON_ADAPTIB_PUBLISHED(request); /* the request may become another thread's */
+    return failed;
 }
 
 typedef enum {
@@ -67,7 +72,7 @@ static progress_t look_for_all(size_t count, ompi_request_t **requests, size_t *
     bool failed = false;
 
     do {
-        while (*next < count && REQUEST_COMPLETE(requests[*next])) {
+        while (*next < count && ompi_mtl_adaptib_has_ended(requests[*next])) {
             failed = failed || has_failed(requests[*next]);
             ++*next;
         }
@@ -121,7 +126,7 @@ static bool any_has_ended(size_t count, ompi_request_t **requests)
 
     for (size_t i = 0; i < count; ++i) {
         if (OMPI_REQUEST_INACTIVE != requests[i]->req_state) {
-            if (REQUEST_COMPLETE(requests[i])) {
+            if (ompi_mtl_adaptib_has_ended(requests[i])) {
                 return true;
             }
             active = true;

@@ -23,6 +23,8 @@
 #include "ompi/request/request.h"
 #include "ompi/runtime/params.h"
 
+#include "opal/mca/common/adaptib/common_adaptib_order.h"
+
 BEGIN_C_DECLS
 
 /* True if the job is to survive process failures: Open MPI then treats requests as
@@ -50,6 +52,7 @@ static inline void ompi_mtl_adaptib_wait_completion(ompi_request_t *request)
         ompi_mtl_adaptib_look_for(request);
     }
     ompi_request_wait_completion(request);
+    OPAL_COMMON_ADAPTIB_SEEN(request);
 }
 
 END_C_DECLS

@@ -170,7 +170,7 @@ void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint)
 {
     const char *pml = mca_btl_adaptib_pml();
 
-    endpoint->used = true;
+    __atomic_store_n(&endpoint->used, true, __ATOMIC_RELAXED);
     opal_common_adaptib_mca_selected();
     opal_common_adaptib_core_carries(mca_btl_adaptib.core,
                                      NULL != pml && 0 == strcmp(pml, "ob1")

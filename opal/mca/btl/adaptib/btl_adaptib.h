@@ -35,6 +35,7 @@
 #include "opal/mca/common/adaptib/common_adaptib.h"
 #include "opal/mca/common/adaptib/common_adaptib_active.h"
 #include "opal/mca/common/adaptib/common_adaptib_compat.h"
+#include "opal/mca/common/adaptib/common_adaptib_order.h"
 #include "opal/mca/common/adaptib/common_adaptib_mca.h"
 #include "opal/mca/common/adaptib/common_adaptib_one_sided.h"
 
@@ -90,14 +91,17 @@ enum {
     MCA_BTL_ADAPTIB_LONG = 2048      /* least payload that teaches the core about limits */
 };
 
-/* Updates the limit, which Open MPI reads for each message. */
+/* Updates the limit, which Open MPI reads for each message. Several threads may do so at the same
+ * time, while another one, with the core's lock, changes the core's limit. */
 static inline void mca_btl_adaptib_follow_limit(void)
 {
     if (NULL != mca_btl_adaptib.limit) {
-        const size_t wanted = *mca_btl_adaptib.limit + MCA_BTL_ADAPTIB_PML_BYTES;
+        const size_t wanted =
+            __atomic_load_n(mca_btl_adaptib.limit, __ATOMIC_RELAXED) + MCA_BTL_ADAPTIB_PML_BYTES;
         const size_t most = mca_btl_adaptib.super.btl_max_send_size;
 
-        mca_btl_adaptib.super.btl_eager_limit = wanted < most ? wanted : most;
+        __atomic_store_n(&mca_btl_adaptib.super.btl_eager_limit, wanted < most ? wanted : most,
+                         __ATOMIC_RELAXED);
     }
 }
 
@@ -114,6 +118,12 @@ void mca_btl_adaptib_pml_forget(void);
 
 /* Notes the first traffic of an endpoint. */
 void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint);
+
+/* Threads may find at the same time that an endpoint was not used before; each then says so. */
+static inline bool mca_btl_adaptib_is_used(const mca_btl_base_endpoint_t *endpoint)
+{
+    return __atomic_load_n(&endpoint->used, __ATOMIC_RELAXED);
+}
 
 /* Returns the OPAL_* code for the core's `status` of an operation for `endpoint`. If the endpoint
  * cannot be reached any more, tells Open MPI so, once. */

@@ -71,7 +71,8 @@ mca_btl_adaptib_region_of(mca_btl_base_registration_handle_t *handle)
 static inline mca_btl_adaptib_fragment_t *mca_btl_adaptib_fragment_get(opal_free_list_t *list,
                                                                        size_t bytes, uint32_t flags)
 {
-    mca_btl_adaptib_fragment_t *fragment = (mca_btl_adaptib_fragment_t *) opal_free_list_get(list);
+    mca_btl_adaptib_fragment_t *fragment =
+        (mca_btl_adaptib_fragment_t *) opal_common_adaptib_list_get(list);
 
     if (OPAL_LIKELY(NULL != fragment)) {
         fragment->segments[0].seg_addr.pval = fragment->base.super.ptr;
@@ -85,7 +86,7 @@ static inline mca_btl_adaptib_fragment_t *mca_btl_adaptib_fragment_get(opal_free
 
 static inline void mca_btl_adaptib_fragment_return(mca_btl_adaptib_fragment_t *fragment)
 {
-    opal_free_list_return(fragment->list, &fragment->base.super);
+    opal_common_adaptib_list_return(fragment->list, &fragment->base.super);
 }
 
 /* Returns the list whose fragments have room for `bytes`; NULL: none. */

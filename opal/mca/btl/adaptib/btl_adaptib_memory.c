@@ -28,7 +28,7 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
                                                                  uint32_t flags)
 {
     mca_btl_adaptib_memory_t *memory =
-        (mca_btl_adaptib_memory_t *) opal_free_list_get(&mca_btl_adaptib.memory);
+        (mca_btl_adaptib_memory_t *) opal_common_adaptib_list_get(&mca_btl_adaptib.memory);
 
     (void) btl;
     if (OPAL_UNLIKELY(NULL == memory)) {
@@ -46,9 +46,10 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
                       != opal_common_adaptib_register(mca_btl_adaptib.core, base, size,
                                                       access_of(flags), &memory->region,
                                                       &memory->handle.remote))) {
-        opal_free_list_return(&mca_btl_adaptib.memory, &memory->super);
+        opal_common_adaptib_list_return(&mca_btl_adaptib.memory, &memory->super);
         return NULL;
     }
+    OPAL_COMMON_ADAPTIB_PUBLISHED(memory);
     return &memory->handle;
 }
 
@@ -59,7 +60,8 @@ int mca_btl_adaptib_deregister_mem(mca_btl_base_module_t *btl,
         (mca_btl_adaptib_memory_t *) ((char *) handle - offsetof(mca_btl_adaptib_memory_t, handle));
 
     (void) btl;
+    OPAL_COMMON_ADAPTIB_SEEN(memory); /* the peer's answer orders, too */
     opal_common_adaptib_deregister(mca_btl_adaptib.core, memory->region);
-    opal_free_list_return(&mca_btl_adaptib.memory, &memory->super);
+    opal_common_adaptib_list_return(&mca_btl_adaptib.memory, &memory->super);
     return OPAL_SUCCESS;
 }

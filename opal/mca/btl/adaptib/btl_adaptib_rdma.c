@@ -34,7 +34,7 @@ static void operation_complete(opal_common_adaptib_request_t *request)
     void *data = operation->data;
     const int status = request->status;
 
-    opal_free_list_return(&mca_btl_adaptib.operations, &operation->super);
+    opal_common_adaptib_list_return(&mca_btl_adaptib.operations, &operation->super);
     if (OPAL_UNLIKELY(NULL == mca_btl_adaptib.core)) {
         return;
     }
@@ -54,7 +54,8 @@ start(mca_btl_base_endpoint_t *endpoint, const mca_btl_adaptib_way_t *way,
     mca_btl_adaptib_operation_t *operation;
     int rc;
 
-    operation = (mca_btl_adaptib_operation_t *) opal_free_list_get(&mca_btl_adaptib.operations);
+    operation =
+        (mca_btl_adaptib_operation_t *) opal_common_adaptib_list_get(&mca_btl_adaptib.operations);
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -73,7 +74,7 @@ start(mca_btl_base_endpoint_t *endpoint, const mca_btl_adaptib_way_t *way,
         operation_complete(&operation->core);
         return OPAL_SUCCESS;
     }
-    opal_free_list_return(&mca_btl_adaptib.operations, &operation->super);
+    opal_common_adaptib_list_return(&mca_btl_adaptib.operations, &operation->super);
     return mca_btl_adaptib_failed(endpoint, rc);
 }
 
@@ -97,7 +98,7 @@ transfer(mca_btl_base_endpoint_t *endpoint, opal_common_adaptib_one_sided_t *wha
                        ? mca_btl_adaptib_region_of(local_handle)
                        : NULL; /* the core registers the memory if it must */
     what->remote = &remote_handle->remote;
-    if (OPAL_UNLIKELY(!endpoint->used)) {
+    if (OPAL_UNLIKELY(!mca_btl_adaptib_is_used(endpoint))) {
         mca_btl_adaptib_used(endpoint);
     }
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_COMPLETE

@@ -106,7 +106,7 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
     mca_btl_adaptib_way_t way;
     int rc;
 
-    if (OPAL_UNLIKELY(!endpoint->used)) {
+    if (OPAL_UNLIKELY(!mca_btl_adaptib_is_used(endpoint))) {
         mca_btl_adaptib_used(endpoint);
     }
     if (OPAL_UNLIKELY(endpoint->self)) {
@@ -175,7 +175,7 @@ static inline bool try_send(mca_btl_base_endpoint_t *endpoint, opal_convertor_t 
     void *data = NULL;
 
     *refused = false;
-    if (OPAL_UNLIKELY(endpoint->self || !endpoint->used)) {
+    if (OPAL_UNLIKELY(endpoint->self || !mca_btl_adaptib_is_used(endpoint))) {
         return false;
     }
     if (payload_size > 0) {

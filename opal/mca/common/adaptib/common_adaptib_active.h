@@ -32,8 +32,8 @@ OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_active_max(opal_common_ada
     OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Address of the size up to which data is best sent as active messages, for a caller that can
- * transfer it in another way. The size changes as the core learns; the address is valid as long as
- * the core. */
+ * transfer it in another way. The size changes as the core learns, while other threads call the
+ * core, so it is read by an atomic load; the address is valid as long as the core. */
 OPAL_COMMON_ADAPTIB_EXPORT const size_t *
 opal_common_adaptib_active_eager(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 

@@ -70,9 +70,9 @@ void EagerTuning::choose_stream_way(Peer& peer, Bytes bytes) {
 }
 
 void EagerTuning::choose_active_eager(const Peer& peer) {
-    active_eager_ = peer.flow.streams_through_ring
-                        ? peer.flow.learnt_limit->most()
-                        : std::max(least_active_eager_, peer.flow.eager_limit);
+    set_active_eager(peer.flow.streams_through_ring
+                         ? peer.flow.learnt_limit->most()
+                         : std::max(least_active_eager_, peer.flow.eager_limit));
 }
 
 // Raises active_eager() until the next active message has been timed.
@@ -82,7 +82,7 @@ void EagerTuning::on_active_declined(Peer& peer, Bytes bytes) {
         return;
     }
     if (streams_through_ring(peer, bytes) || learnt->explore()) {
-        active_eager_ = learnt->most();
+        set_active_eager(learnt->most());
     }
 }
 

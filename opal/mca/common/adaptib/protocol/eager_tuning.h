@@ -55,11 +55,14 @@ private:
     bool streams_through_ring(Peer& peer, Bytes bytes);
     void choose_stream_way(Peer& peer, Bytes bytes);
     void choose_active_eager(const Peer& peer);
+    void set_active_eager(std::size_t bytes) {
+        std::atomic_ref(active_eager_).store(bytes, std::memory_order_relaxed);
+    }
 
     const Clock& clock_;
     Counters& counters_;
     const Bytes least_active_eager_;
-    std::size_t active_eager_;
+    std::size_t active_eager_; // read by threads without the lock
 };
 
 // Times `put`, which copies `bytes` into the ring; the copy ends when its stores are complete.
