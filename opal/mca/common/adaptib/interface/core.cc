@@ -91,10 +91,10 @@ uint32_t opal_common_adaptib_endpoint_index(opal_common_adaptib_core_t* core) no
 }
 
 void opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t* core) noexcept {
-    for (const auto& endpoint : core->process.all()) {
+    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
         CompletedList completed;
         {
-            const Guard guard(endpoint.get());
+            const Guard guard(endpoint);
             endpoint->inside = true;
             endpoint->core->quiesce_messages(Process::kFlushLimit);
             endpoint->inside = false;
@@ -126,18 +126,14 @@ void opal_common_adaptib_core_carries(opal_common_adaptib_core_t* core, const ch
 
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
-    for (const auto& endpoint : core->process.all()) {
+    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
         endpoint->protocol->memory().forget(base, bytes);
     }
 }
 
 void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,
                                        std::uint64_t name) noexcept {
-    for (const auto& endpoint : core->process.all()) {
-        for (std::uint32_t its = 0; its < kMaxEndpoints; ++its) {
-            endpoint->core->on_process_ended(endpoint_name(name, its));
-        }
-    }
+    core->process.note_ended(name);
 }
 
 namespace {
@@ -234,6 +230,9 @@ int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why
              opal_common_adaptib_peer_t** peer) {
     try {
         const Guard guard(core);
+        if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
+            return code;
+        }
         Peer* found = nullptr;
         const Status status = core->core->peers().get(name, found, why);
         if (status.ok()) {
@@ -304,7 +303,13 @@ void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->broken = handler;
     core->broken_context = context;
-    core->core->broken().listen(handler == nullptr ? nullptr : report_broken, core);
+    if (core->protocol != nullptr) {
+        listen_to_broken(core);
+    }
+}
+
+void adaptib::listen_to_broken(opal_common_adaptib_core* core) {
+    core->core->broken().listen(core->broken == nullptr ? nullptr : report_broken, core);
 }
 
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
