@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+
+#include "fabric/shm/descriptor_server.h"
 
 namespace adaptib::shm {
 namespace {
@@ -97,6 +101,22 @@ TEST_F(Late, AreServedByTheirOwnServers) {
     const auto without = open(3, false);
     ASSERT_TRUE(find_late_endpoint(wire_of(late_.address(0, 3)), found, obstacle_).ok());
     EXPECT_EQ(found.visibility.ways & kWayServer, 0u);
+}
+
+TEST_F(Late, WakeTheirProcessWhenTheyAreAskedFor) {
+    std::atomic<std::uint32_t> asked{0};
+    late_.listen([&] { asked |= late_.asked_for(); });
+    EXPECT_TRUE(contact(late_.address(0, 4)).is_again());
+    for (int wait = 0; asked == 0 && wait < 20'000; ++wait) {
+        usleep(1000);
+    }
+    EXPECT_EQ(asked, 1u << 4);
+    late_.listen(nullptr);
+    EXPECT_TRUE(contact(late_.address(0, 4)).is_again());
+    wake_server(first_->wire_address(0).visibility.server, first_->cookie() + 1); // not its key
+    usleep(20'000);
+    EXPECT_EQ(asked, 1u << 4);
+    EXPECT_EQ(late_.asked_for(), 1u << 4);
 }
 
 TEST_F(Late, AreGoneWithTheirProcess) {

@@ -123,6 +123,26 @@ TEST_F(IdleEndpoints, AreOpenedByAPeer) {
     EXPECT_TRUE(messages_.empty());
 }
 
+// This process makes no call.
+TEST_F(IdleEndpoints, AreOpenedByAPeerWhileTheProcessComputes) {
+    begin(2);
+    int word = 42;
+    TestRequest sent;
+    send_here(0, 1, 5, word, sent);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while ((open() < 2 || !sent.done) && std::chrono::steady_clock::now() < end) {
+        others_->clock.advance(std::chrono::microseconds(10));
+        others_->progress();
+    }
+    EXPECT_TRUE(sent.done);
+    EXPECT_EQ(open(), 2u);
+    ASSERT_TRUE(run_timed([&] { return finds(1, 5); }));
+    int got = 0;
+    Request received;
+    ASSERT_EQ(receive(1, nullptr, 5, got, received), kComplete);
+    EXPECT_EQ(got, word);
+}
+
 TEST_F(IdleEndpoints, ReceiveAllThatWasSentBeforeInOrder) {
     constexpr int kMessages = 500;
     begin(2);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/process_name.h"
@@ -174,7 +175,7 @@ Status CallbackBootstrap::endpoints_of(std::uint64_t process, std::uint32_t& cou
 Process::Process(const opal_common_adaptib_environment_t& environment)
     : environment_(environment) {}
 
-Process::~Process() = default;
+Process::~Process() { end_opener(); }
 
 void Process::report(opal_common_adaptib_severity_t severity, const std::string& text) const {
     environment_.message(environment_.context, severity, text.c_str());
@@ -228,7 +229,11 @@ int Process::open() {
                    " endpoints that opal_common_adaptib_endpoints asks for could be opened; the "
                    "message before this one says why. The job goes on with these.");
     }
-    return code_of(publish());
+    const Status status = publish();
+    if (status.ok() && late_ != nullptr) {
+        late_->listen([this] { open_aside(); });
+    }
+    return code_of(status);
 }
 
 Status Process::publish() {
@@ -423,6 +428,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
 }
 
 void Process::end() {
+    end_opener();
     const std::string setup = setup_.empty() ? "" : "  " + setup_ + "\n";
     std::vector<std::string> texts;
     for (opal_common_adaptib_core* const endpoint : open_ones()) {
@@ -487,6 +493,7 @@ int Process::progress() {
         return events;
     }
     open_asked_for();
+    say_pending();
     for (opal_common_adaptib_core* const endpoint : open_ones()) {
         if (endpoint->lock.is_mine()) {
             continue;
@@ -510,7 +517,27 @@ void Process::open_asked_for() {
         }
         static_cast<void>(ensure_open(endpoint(index)));
         endpoint(index)->lock.unlock();
-        say_pending();
+    }
+}
+
+// Opens the endpoints that peers look for, in a thread of its own: the caller has little stack, and
+// this process may make no progress for long. Messages are shown by a later call of the process's.
+void Process::open_aside() {
+    if (opener_.joinable()) {
+        opener_.join();
+    }
+    try {
+        opener_ = std::thread([this] { open_asked_for(); });
+    } catch (const std::system_error&) { // no room for a thread: progress() does it
+    }
+}
+
+void Process::end_opener() {
+    if (late_ != nullptr) {
+        late_->listen(nullptr);
+    }
+    if (opener_.joinable()) {
+        opener_.join();
     }
 }
 

@@ -7,8 +7,9 @@
 // the process starts, and the limits of the process are divided among them. Where the fabric has
 // late endpoints (fabric/late_endpoints.h), which shared memory has, only the first is opened then,
 // and a further one once this process uses it, or a peer looks for it: a call of this process opens
-// it (ensure_open), or progress() does. So one that nobody uses costs its handle. With RDMA
-// devices, whose addresses name queues that exist, all are opened with the process.
+// it (ensure_open), or progress() does, or a thread of its own while this process computes. So one
+// that nobody uses costs its handle. With RDMA devices, whose addresses name queues that exist, all
+// are opened with the process.
 //
 // Progress of several endpoints: a thread polls those that it was the last to use. It does so in
 // each pass where a request is under way, otherwise in one pass of several, so that a thread that
@@ -31,6 +32,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -117,6 +119,8 @@ private:
     Status publish();
     Status read_published(std::uint32_t index, ProcessAddress& out) const;
     void open_asked_for();
+    void open_aside();
+    void end_opener();
     bool watches_memory();
     bool can_write_source_map();
     void write_source_map(std::uint32_t endpoint);
@@ -137,6 +141,7 @@ private:
     std::mutex opening_; // of the next two, and of adding to open_
     std::set<std::uint64_t> ended_;
     std::optional<bool> watches_memory_; // none: has not been asked yet
+    std::thread opener_;                 // set by the fabric's thread that calls open_aside()
     std::mutex mutex_;                   // of pending_ and setup_
     std::vector<std::pair<opal_common_adaptib_severity_t, std::string>> pending_;
     std::atomic<bool> has_pending_{false};

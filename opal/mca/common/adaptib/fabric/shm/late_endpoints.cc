@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
+#include "fabric/shm/descriptor_server.h"
 #include "fabric/shm/opening.h"
 
 namespace adaptib::shm {
@@ -107,18 +109,29 @@ void OwnLateEndpoints::announce_impl(std::uint32_t index, const RailAddress& add
     }
 }
 
+void OwnLateEndpoints::listen_impl(Asked asked) {
+    if (segment_.server() != nullptr) {
+        segment_.server()->listen(std::move(asked));
+    }
+}
+
 Status find_late_endpoint(const WireAddress& late, WireAddress& out, Obstacle& obstacle) {
     if (late.late > kMaxLate) {
         return Status::error(Reason::bad_argument);
     }
+    const WireAddress first = first_of(late);
     FirstPage page;
-    if (const Status status = page.map(first_of(late), obstacle); !status.ok()) {
+    if (const Status status = page.map(first, obstacle); !status.ok()) {
         return status;
     }
     Header* header = page.header();
     const std::uint64_t word = header->late[late.late - 1].load(std::memory_order_acquire);
     if ((word & kLateOpen) == 0) {
-        header->asked_for.fetch_or(1u << late.late, std::memory_order_relaxed);
+        const std::uint32_t bit = 1u << late.late;
+        const bool is_new = (header->asked_for.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
+        if (is_new && (first.visibility.ways & kWayServer) != 0) {
+            wake_server(first.visibility.server, first.cookie);
+        }
         obstacle = {Obstacle::Step::unopened, Reason::none, 0};
         return Status::again(Reason::not_connected);
     }

@@ -4,7 +4,7 @@
 // Purpose: the address of such an endpoint is that of the process's first segment, except for the
 // endpoint's number and the cookie of its own segment, which follows from both. In the header of
 // the first segment a peer finds the descriptor and the server of the endpoint's segment, in one
-// word, or sets the endpoint's bit in a word that the owner reads.
+// word, or sets the endpoint's bit in a word that the owner reads, and wakes the owner's server.
 // Threads: any, since all that changes is atomic words of the header.
 // May touch: base/, fabric/late_endpoints.h, layout.h, opening.h, segment.h, the system.
 #pragma once
@@ -27,14 +27,15 @@ constexpr std::uint64_t late_cookie(std::uint64_t first, std::uint32_t index) {
 class OwnLateEndpoints final : public LateEndpoints {
 public:
     // `segment`: of the process's first endpoint; it must outlive this.
-    explicit OwnLateEndpoints(const OwnSegment& segment) : segment_(segment) {}
+    explicit OwnLateEndpoints(OwnSegment& segment) : segment_(segment) {}
 
 private:
     RailAddress address_impl(std::uint32_t rail, std::uint32_t index) const override;
     std::uint32_t asked_for_impl() override;
     void announce_impl(std::uint32_t index, const RailAddress& address) override;
+    void listen_impl(Asked asked) override;
 
-    const OwnSegment& segment_;
+    OwnSegment& segment_;
 };
 
 // A peer's side: turns the address of a late endpoint into that of its segment. Errors: again if
