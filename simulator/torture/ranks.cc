@@ -111,7 +111,7 @@ bool Ranks::write_trace(const std::string& path) {
             processes.push_back(
                 {name(i), world_.topology().hosts[process(i).host()].name, {}, 0, {}});
         }
-        TraceOfEndpoint endpoint{ranks_[i]->trace.get(), {}};
+        TraceOfEndpoint endpoint{endpoints_.index(i), ranks_[i]->trace.get(), {}};
         for (const auto& rail : core(i).rails()) {
             endpoint.rails.push_back(rail->info().name);
         }

@@ -12,6 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Status kLacking = Status::error(Reason::no_memory);
+constexpr Status kLate = Status::again(Reason::not_connected);
 constexpr Status kDenied = Status::error(Reason::no_permission);
 
 class Unreached : public testing::Test,
@@ -129,6 +130,24 @@ TEST_F(Unreached, AfterASecondOfWaitingOneNoticeAndAfterPatienceTheEnd) {
     EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_memory});
     EXPECT_TRUE(contacts_->empty());
     EXPECT_FALSE(peer_.contact.datagram.coming);
+}
+
+// An endpoint of a process that computes (fabric/late_endpoints.h).
+TEST_F(Unreached, APeerThatIsGoingToComeUpIsTriedOftenAndNeverGivenUp) {
+    set_obstacle(kLate);
+    peer_.transfers.users = 1;
+    contacts_->add(peer_, kLate);
+    EXPECT_TRUE(contacts_->may_be_reached(peer_, kLate));
+    const std::vector<Nanoseconds> tries = tries_until(20ms);
+    ASSERT_GT(tries.size(), 8u);
+    EXPECT_LE(tries[0], 1ms);
+    EXPECT_EQ(tries.back() - tries[tries.size() - 2], Contacts::kMostPauseOfLate);
+    tries_until(60s);
+    EXPECT_TRUE(failures_.empty() && notices_.empty());
+    set_obstacle(kOk);
+    tries_until(61s);
+    EXPECT_TRUE(contacts_->empty());
+    EXPECT_NE(peer_.contact.datagram.handle, nullptr);
 }
 
 TEST_F(Unreached, ARefusalOfTheSystemIsFinal) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <iterator>
 #include <string>
 #include <thread>
@@ -250,10 +251,14 @@ TEST_F(Endpoints, QuiesceTogether) {
 // -------------------------------------------------------------------------------------------------
 // Endpoints that cannot be opened
 
-// A process that may open few files, so that some of its endpoints, or all, fail to open.
+// A process that may open few files, so that some of its endpoints, or all, fail to open. It opens
+// all with the process, as over devices.
 class FewFiles : public Endpoints {
 protected:
-    FewFiles() { EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0); }
+    FewFiles() {
+        EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        setenv("ADAPTIB_TEST_OPEN_ENDPOINTS", "1", 1);
+    }
     void SetUp() override {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -262,7 +267,10 @@ protected:
 #endif
         Endpoints::SetUp();
     }
-    ~FewFiles() override { allow(before_.rlim_cur); }
+    ~FewFiles() override {
+        unsetenv("ADAPTIB_TEST_OPEN_ENDPOINTS");
+        allow(before_.rlim_cur);
+    }
 
     void allow(rlim_t limit) {
         rlimit files = before_;

@@ -3,10 +3,13 @@
 #include <atomic>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/address.h"
+#include "core/late_address.h"
 #include "stats/counters.h"
 #include "unit/interface/endpoints.h"
 
@@ -40,11 +43,17 @@ TEST_F(Endpoints, HaveTheirAddressesInOneRecord) {
     std::uint32_t count = 0;
     ASSERT_TRUE(addresses_in(all, count).ok());
     ASSERT_EQ(count, 4u);
+    std::set<std::uint64_t> keys;
     for (std::uint32_t i = 0; i < count; ++i) {
         AddressBlob address;
         ASSERT_TRUE(address_in(all, i, address).ok());
-        EXPECT_EQ(address, endpoint(i)->core->address());
+        ProcessAddress published;
+        ASSERT_TRUE(decode(address.data(), address.size(), published).ok());
+        EXPECT_EQ(published.name, endpoint_name(kSelf, i));
+        EXPECT_TRUE(keeps_promise(published, opened(i)->core->address()));
+        keys.insert(published.key);
     }
+    EXPECT_EQ(keys.size(), count);
 }
 
 TEST_F(Endpoints, OfAnotherProcessAreCounted) {
@@ -223,6 +232,7 @@ TEST_F(Endpoints, ThatNobodyUsesArePolledNowAndThen) {
     int word = 0;
     Request request;
     ASSERT_EQ(receive(2, nullptr, 5, word, request), kSuccess);
+    opened(3);
     const std::uint32_t before = passes(3);
     progress(320);
     EXPECT_GE(passes(3), before + 10);
@@ -238,6 +248,7 @@ TEST_F(Endpoints, ThatAnotherThreadPollsAreLeftAlone) {
     int word = 0;
     Request request;
     ASSERT_EQ(receive(0, nullptr, 5, word, request), kSuccess);
+    opened(1);
     std::uint32_t by_itself = 0;
     for (int pass = 0; pass < 320; ++pass) {
         endpoint(1)->passes.fetch_add(1);

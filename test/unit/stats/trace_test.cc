@@ -70,7 +70,7 @@ protected:
     std::string text(std::size_t endpoints = 1) {
         TraceOfProcess process{kSelf, "host\"1", Nanoseconds{1000}, 77, {}};
         for (std::size_t i = 0; i < endpoints; ++i) {
-            process.endpoints.push_back({&trace_, {"left", "right"}});
+            process.endpoints.push_back({i, &trace_, {"left", "right"}});
         }
         std::string all;
         write_trace_json({&process, 1}, [&](const std::string& piece) { all += piece; });

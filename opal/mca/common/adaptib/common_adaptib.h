@@ -188,7 +188,10 @@ opal_common_adaptib_core_carries(opal_common_adaptib_core_t *core,
  * hinder each other. core_acquire returns the first; each function that takes a core takes any of
  * them, and its peers, requests and messages belong to that one. Those that say so are for the
  * whole process: core_acquire, core_release, core_address, core_carries, progress,
- * quiesce_messages, connect_start, memory_released, process_ended and process_set_user_data. */
+ * quiesce_messages, connect_start, memory_released, process_ended and process_set_user_data. An
+ * endpoint but the first may be opened when it is used: peer_get and its like, receives, probes and
+ * registrations then open it. They return an error if that fails, after a message at the first
+ * time, and the next call tries again. */
 
 /* The number of endpoints of this process, a power of two; constant. */
 OPAL_COMMON_ADAPTIB_EXPORT uint32_t opal_common_adaptib_endpoints(opal_common_adaptib_core_t *core)

@@ -27,7 +27,7 @@ void Contacts::add(Peer& peer, Status status) {
     }
     const Nanoseconds now = clock_.now();
     peer.contact.datagram.coming = true;
-    Contact contact{&peer, now, now, kFirstPause};
+    Contact contact{&peer, now, now, status.is_again() ? kFirstPauseOfLate : kFirstPause};
     if (!put_off(contact, status, now)) {
         contacts_.push_back(contact);
     }
@@ -86,7 +86,7 @@ bool Contacts::try_contact(Contact& contact, Nanoseconds now) {
 // Returns true if the contact is given up, false if it is tried again later.
 bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
     Peer& peer = *contact.peer;
-    if (!is_waited_for(peer)) {
+    if (!is_waited_for(peer) || status.is_again()) {
         contact.since = now;
     }
     const Nanoseconds lasted = now - contact.since;
@@ -102,7 +102,7 @@ bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
                             why_unreached(peer, status) + " Attempts go on; " + give_up_text());
     }
     contact.next = now + contact.pause;
-    contact.pause = std::min(2 * contact.pause, kMostPause);
+    contact.pause = std::min(2 * contact.pause, status.is_again() ? kMostPauseOfLate : kMostPause);
     return false;
 }
 

@@ -32,11 +32,13 @@ ShmOptions shm_options(const FabricsWanted& wanted) {
                           : single_copy == "none" ? ShmOptions::SingleCopy::none
                                                   : ShmOptions::SingleCopy::automatic;
     if (parameters.eager_limit < 0 && options.single_copy != ShmOptions::SingleCopy::none) {
-        options.copy_costs = shm::measure_copies(wanted.clock);
+        options.copy_costs = wanted.first != nullptr ? wanted.first->copy_costs()
+                                                     : shm::measure_copies(wanted.clock);
     }
     options.job_key = wanted.job;
     options.clock = &wanted.clock;
     options.random = &wanted.random;
+    options.published = wanted.published;
     return options;
 }
 

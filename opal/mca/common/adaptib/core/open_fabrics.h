@@ -26,6 +26,10 @@ struct FabricsWanted {
     std::uint32_t local_processes; // of the job, on this host
     const Clock& clock;            // this and the next outlive the fabrics
     Random& random;
+    // Set for a late endpoint (fabric/late_endpoints.h): its published address on rail 0, and the
+    // fabric of the process's first endpoint, whose measurements hold for all.
+    const RailAddress* published = nullptr;
+    const Fabric* first = nullptr;
 };
 
 // Opens the fabrics, nearest first. With auto, RDMA devices are skipped if the job has no use for

@@ -34,7 +34,13 @@ void opal_common_adaptib_active_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->active = handler;
     core->active_context = context;
-    core->protocol->active().listen(handler == nullptr ? nullptr : hand_over, core);
+    if (core->protocol != nullptr) {
+        listen_to_active(core);
+    }
+}
+
+void adaptib::listen_to_active(opal_common_adaptib_core* core) {
+    core->protocol->active().listen(core->active == nullptr ? nullptr : hand_over, core);
 }
 
 size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,10 +92,10 @@ uint32_t opal_common_adaptib_endpoint_index(opal_common_adaptib_core_t* core) no
 }
 
 void opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t* core) noexcept {
-    for (const auto& endpoint : core->process.all()) {
+    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
         CompletedList completed;
         {
-            const Guard guard(endpoint.get());
+            const Guard guard(endpoint);
             endpoint->inside = true;
             endpoint->core->quiesce_messages(Process::kFlushLimit);
             endpoint->inside = false;
@@ -126,18 +127,14 @@ void opal_common_adaptib_core_carries(opal_common_adaptib_core_t* core, const ch
 
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
-    for (const auto& endpoint : core->process.all()) {
+    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
         endpoint->protocol->memory().forget(base, bytes);
     }
 }
 
 void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,
                                        std::uint64_t name) noexcept {
-    for (const auto& endpoint : core->process.all()) {
-        for (std::uint32_t its = 0; its < kMaxEndpoints; ++its) {
-            endpoint->core->on_process_ended(endpoint_name(name, its));
-        }
-    }
+    core->process.note_ended(name);
 }
 
 namespace {
@@ -218,8 +215,14 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
 
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
                                        uint32_t count) noexcept {
+    core->process.expect(count);
     for (const auto& endpoint : core->process.all()) {
         const Guard guard(endpoint.get());
+        const bool connects = std::string_view(endpoint->parameters.connect) != "on_demand";
+        const bool opens = endpoint->protocol != nullptr || connects;
+        if (!opens || ensure_open(endpoint.get()) != OPAL_COMMON_ADAPTIB_SUCCESS) {
+            continue; // it is opened when it is used
+        }
         endpoint->core->expect(count);
         endpoint->core->startup().begin(rank, count, core->process.endpoints());
     }
@@ -236,6 +239,9 @@ int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why
              opal_common_adaptib_peer_t** peer) {
     try {
         const Guard guard(core);
+        if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
+            return code;
+        }
         Peer* found = nullptr;
         const Status status = core->core->peers().get(name, found, why);
         if (status.ok()) {
@@ -292,8 +298,8 @@ void replace_user_data(opal_common_adaptib_core* core, std::uint64_t process, vo
 void opal_common_adaptib_process_set_user_data(opal_common_adaptib_core_t* core, uint64_t name,
                                                void* what) noexcept {
     if (core->process.user_data().exchange(process_of(name), what) != nullptr) {
-        for (const auto& endpoint : core->process.all()) {
-            replace_user_data(endpoint.get(), process_of(name), what);
+        for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
+            replace_user_data(endpoint, process_of(name), what);
         }
     }
 }
@@ -327,7 +333,13 @@ void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->broken = handler;
     core->broken_context = context;
-    core->core->broken().listen(handler == nullptr ? nullptr : report_broken, core);
+    if (core->protocol != nullptr) {
+        listen_to_broken(core);
+    }
+}
+
+void adaptib::listen_to_broken(opal_common_adaptib_core* core) {
+    core->core->broken().listen(core->broken == nullptr ? nullptr : report_broken, core);
 }
 
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,

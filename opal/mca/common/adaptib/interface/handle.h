@@ -24,7 +24,9 @@ struct opal_common_adaptib_core {
         : threads(several), process(of), index(number) {}
 
     // Members that every call reads: one cache line.
-    alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
+    // The core's; null: the endpoint is not open. If there are several endpoints, read with the
+    // lock, or of an endpoint in Process::open_ones().
+    alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr;
     adaptib::Trace* trace = nullptr; // of its counters; null: none
     const bool* threads; // several may call at the same time, or there are several endpoints
     // A thread is inside opal_common_adaptib_progress or quiesce_messages.
@@ -33,7 +35,7 @@ struct opal_common_adaptib_core {
     // looked last, or it has just found something that was no end of a request. Written with the
     // lock; only if there are several endpoints.
     std::atomic<bool> wants_progress{false};
-    std::unique_ptr<adaptib::Core> core;
+    std::unique_ptr<adaptib::Core> core; // null: not open
 
     adaptib::Process& process;
     std::uint32_t index;
@@ -41,10 +43,12 @@ struct opal_common_adaptib_core {
     void* active_context = nullptr;
     opal_common_adaptib_broken_t broken = nullptr;
     void* broken_context = nullptr;
+    bool refused = false; // a message has said that it cannot be opened
     adaptib::BiasedLock lock;
     // Passes of progress, for threads that wonder whether anybody polls; only if there are several
     // endpoints.
     std::atomic<std::uint32_t> passes{0};
+    std::uint32_t local_cores = 1;  // endpoints of all processes of this host
     adaptib::Parameters parameters; // its part of the process's limits
     adaptib::Random random{0};
     std::unique_ptr<adaptib::Bootstrap> bootstrap;
@@ -108,25 +112,43 @@ private:
     opal_common_adaptib_core* core_;
 };
 
+// Opens the endpoint if it is not open. Calls that need no peer of the endpoint call it first; a
+// peer is had of an open endpoint only. REQUIRES: the caller has the lock, if there are several
+// endpoints. Returns SUCCESS, or why it cannot be opened; a message was given.
+inline int ensure_open(opal_common_adaptib_core* core) {
+    return core->protocol != nullptr ? OPAL_COMMON_ADAPTIB_SUCCESS : core->process.open_late(*core);
+}
+
+// Makes the core call the handler of the handle, if it has one. REQUIRES: the endpoint is open.
+void listen_to_active(opal_common_adaptib_core* core);
+void listen_to_broken(opal_common_adaptib_core* core);
+
 // Returns true if a call with this result has left nothing for progress to do.
 inline bool leaves_nothing(int code) { return code == OPAL_COMMON_ADAPTIB_COMPLETE; }
-inline bool leaves_nothing(std::uint64_t) { return false; }
+
+// Tells if a call opens the endpoint: one for a peer does not, as only an open one has peers.
+enum class Opens : std::uint8_t { no, yes };
 
 // Calls kCall(core, arguments...). It is inlined twice: without the lock, and in a function of its
 // own with the lock, so that a process with one thread does nothing for it.
-template <auto kCall, typename... Arguments>
-[[gnu::noinline]] auto locked(opal_common_adaptib_core* core, Arguments... arguments) {
+template <auto kCall, Opens kOpens, typename... Arguments>
+[[gnu::noinline]] int locked(opal_common_adaptib_core* core, Arguments... arguments) {
     const Guard guard(core, false);
-    const auto result = kCall(core, arguments...);
+    if constexpr (kOpens == Opens::yes) {
+        if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) [[unlikely]] {
+            return code;
+        }
+    }
+    const int result = kCall(core, arguments...);
     if (!leaves_nothing(result)) {
         core->wants_progress.store(true, std::memory_order_relaxed);
     }
     return result;
 }
-template <auto kCall, typename... Arguments>
-[[gnu::always_inline]] inline auto guarded(opal_common_adaptib_core* core, Arguments... arguments) {
+template <auto kCall, Opens kOpens = Opens::no, typename... Arguments>
+[[gnu::always_inline]] inline int guarded(opal_common_adaptib_core* core, Arguments... arguments) {
     if (*core->threads) [[unlikely]] {
-        return locked<kCall>(core, arguments...);
+        return locked<kCall, kOpens>(core, arguments...);
     }
     return kCall(core, arguments...);
 }

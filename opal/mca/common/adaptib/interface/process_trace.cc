@@ -53,7 +53,9 @@ Trace* ProcessTrace::begin(std::uint32_t endpoint) {
 void ProcessTrace::write(std::span<const std::vector<std::string>> rails) const {
     TraceOfProcess process{environment_.self, environment_.host_name, start_, started_, {}};
     for (std::size_t i = 0; i < rails.size(); ++i) {
-        process.endpoints.push_back({traces_[i].get(), rails[i]});
+        if (traces_[i] != nullptr) {
+            process.endpoints.push_back({i, traces_[i].get(), rails[i]});
+        }
     }
     const std::string path = path_of_process(directory(), "trace-", environment_.self);
     if (!write_trace_file(unfinished(path), {&process, 1}) || !publish_file(path)) {

@@ -31,7 +31,7 @@ public:
     bool wanted() const;
     // Returns the trace of an endpoint, which is empty; null if none is wanted.
     Trace* begin(std::uint32_t endpoint);
-    // Writes the file. `rails`: names of the rails of each endpoint.
+    // Writes the file. `rails`: names of the rails of each endpoint, whether it was used or not.
     void write(std::span<const std::vector<std::string>> rails) const;
 
 private:

@@ -57,9 +57,10 @@ public:
     void write(const TraceOfProcess& process) {
         process_ = viewer_process(process.name);
         metadata("process_name", 0, rank_name(process.name) + " on " + process.host);
-        for (std::size_t i = 0; i < process.endpoints.size(); ++i) {
-            endpoint_ = process.endpoints.size() > 1 ? " of endpoint " + std::to_string(i) : "";
-            write(process, process.endpoints[i]);
+        for (const TraceOfEndpoint& endpoint : process.endpoints) {
+            const bool several = process.endpoints.size() > 1;
+            endpoint_ = several ? " of endpoint " + std::to_string(endpoint.number) : "";
+            write(process, endpoint);
         }
     }
 

@@ -18,6 +18,7 @@
 namespace adaptib {
 
 struct TraceOfEndpoint {
+    std::size_t number = 0;
     const Trace* trace = nullptr;
     std::vector<std::string> rails; // names
 };

@@ -21,10 +21,11 @@ namespace adaptib::shm {
 namespace {
 
 constexpr std::uint64_t kRequestMagic = 0x7165'7220'6d68'7361u; // "ashm req"
-constexpr std::uint32_t kMostNames = 16;                        // to try if some are taken
-constexpr std::size_t kStack = 256 * kKiB;                      // address space; one page is used
-constexpr useconds_t kPause = 10'000; // microseconds after a socket error that may pass
-constexpr char kGranted = 1;          // contents of an answer
+constexpr std::uint64_t kWakeMagic = kRequestMagic + 1;
+constexpr std::uint32_t kMostNames = 16;   // to try if some are taken
+constexpr std::size_t kStack = 256 * kKiB; // address space; one page is used
+constexpr useconds_t kPause = 10'000;      // microseconds after a socket error that may pass
+constexpr char kGranted = 1;               // contents of an answer
 constexpr char kWrongKey = 2;
 
 struct Request {
@@ -240,11 +241,25 @@ void DescriptorServer::serve() {
             continue;
         }
         const int reply = beside(message.header).descriptor;
+        const bool entitled = n == sizeof request && request.key == key_;
         if (reply >= 0) {
-            answer(reply,
-                   n == sizeof request && request.magic == kRequestMagic && request.key == key_);
+            answer(reply, entitled && request.magic == kRequestMagic);
             close(reply);
+        } else if (entitled && request.magic == kWakeMagic) {
+            wake();
         }
+    }
+}
+
+void DescriptorServer::listen(std::function<void()> woken) {
+    const std::lock_guard guard(mutex_);
+    woken_ = std::move(woken);
+}
+
+void DescriptorServer::wake() {
+    const std::lock_guard guard(mutex_);
+    if (woken_) {
+        woken_();
     }
 }
 
@@ -310,6 +325,17 @@ int take_answer(int from, std::uint32_t pid, Nanoseconds limit) {
 }
 
 } // namespace
+
+void wake_server(std::uint32_t number, std::uint64_t key) {
+    const int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (from >= 0) {
+        const Request request{kWakeMagic, key};
+        const Name name = name_of(number);
+        static_cast<void>(sendto(from, &request, sizeof request, MSG_DONTWAIT | MSG_NOSIGNAL,
+                                 address_of(name), name.length));
+        close(from);
+    }
+}
 
 int request_descriptor(std::uint32_t number, std::uint32_t pid, std::uint64_t key,
                        Nanoseconds limit) {

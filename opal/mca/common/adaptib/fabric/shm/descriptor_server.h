@@ -14,8 +14,9 @@
 // address). The client's user does not decide, because it may have changed since. The answer
 // carries its sender's process number, attested by the kernel; the client rejects an answer of
 // another process.
+// Another datagram, also with the key, only wakes the server, which then calls a function.
 // Threads: one, asleep until a client asks, since the owner may be computing. The thread allocates
-// nothing and blocks all signals. Fork: a child has no such thread, and its copy of this object
+// nothing by itself and blocks all signals. Fork: a child has no such thread, and its copy of this object
 // ends none.
 // May touch: base/, the system.
 #pragma once
@@ -25,7 +26,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 
 #include "base/units.h"
 
@@ -43,6 +46,9 @@ public:
 
     // Number at the end of the socket's name.
     std::uint32_t number() const { return number_; }
+    // The thread calls the function, which should be short, whenever it is woken. Null: it calls
+    // nothing, and no call goes on when this returns.
+    void listen(std::function<void()> woken);
 
 private:
     DescriptorServer(int descriptor, std::uint64_t key) : descriptor_(descriptor), key_(key) {}
@@ -51,6 +57,7 @@ private:
     static void* run(void* self);
     void serve();
     void answer(int reply, bool entitled) const;
+    void wake();
 
     int descriptor_;
     std::uint64_t key_;
@@ -60,7 +67,12 @@ private:
     bool running_ = false;
     std::atomic<bool> ends_{false};
     pthread_t thread_{};
+    std::mutex mutex_; // of woken_, and held while it runs
+    std::function<void()> woken_;
 };
+
+// Wakes the server of that number and key. It may be gone, or have too much to do for now.
+void wake_server(std::uint32_t number, std::uint64_t key);
 
 // Asks process `pid` for the descriptor that it serves under that number, and waits for the answer
 // up to `limit`. Returns a descriptor of this process; or -1 and errno:

@@ -7,10 +7,10 @@
 // All offsets except the heap's are constants; the header names the ring's and the heap's. The file
 // has its full size from the start; memory is committed piece by piece (segment.h, heap.h).
 // Writers: the owner writes everything, except: producer slots, ring records and the words
-// `reserve`, `committed` and `producers_end` (peers), the word `memory` (peers whose rings grow add
-// to it), the lock of the atomics (peers), blocks that peers map, rail words (tools/adaptib_rails),
-// the alive word and the closed bits of a dead owner (the process that notices), bounce-slot
-// answers (the peer that served the request).
+// `reserve`, `committed`, `producers_end` and `asked_for` (peers), the word `memory` (peers whose
+// rings grow add to it), the lock of the atomics (peers), blocks that peers map, rail words
+// (tools/adaptib_rails), the alive word and the closed bits of a dead owner (the process that
+// notices), bounce-slot answers (the peer that served the request).
 // Trust: a peer is a process of the same user; readers nevertheless check what it wrote.
 // Threads: words that two processes touch are atomics; an atomic publishes all other fields.
 // May touch: base/ only.
@@ -25,13 +25,14 @@
 namespace adaptib::shm {
 
 inline constexpr std::uint64_t kMagic = 0x6269'7470'6164'6131u; // "1adaptib"
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 
 inline constexpr std::uint32_t kMaxRails = 16;
 inline constexpr std::uint32_t kMaxProducers = 2048;
 inline constexpr std::uint32_t kMaxQueuePairs = 8192;
 inline constexpr std::uint32_t kMaxSrqs = 256;
 inline constexpr std::uint32_t kMaxRegions = 65536;
+inline constexpr std::uint32_t kMaxLate = 15; // endpoints of a process besides the first
 
 inline constexpr Bytes kPage = 4096;
 inline constexpr Bytes kGranule = kCacheLine;
@@ -84,6 +85,11 @@ struct Header {
     std::atomic<std::uint64_t> memory_max; // limit of `memory` for growing rings
 
     alignas(kCacheLine) RailEntry rail[kMaxRails];
+
+    // In a process's first segment: its endpoints that are opened when they are used.
+    alignas(kCacheLine) std::atomic<std::uint32_t> asked_for; // bit `number`; peers set it
+    // By number - 1; 0: not open; else where its segment is (late_endpoints.cc).
+    std::atomic<std::uint64_t> late[kMaxLate];
 };
 
 // -------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@
 #include <new>
 #include <utility>
 
+#include "fabric/shm/late_endpoints.h"
 #include "fabric/shm/opening.h"
 #include "fabric/shm/process.h"
 
@@ -96,10 +97,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
         !status.ok()) {
         return status;
     }
-    cookie_ =
-        mix(options.entropy ^
-            mix(static_cast<std::uint64_t>(pid_) << 32 | static_cast<std::uint32_t>(file_.fd)) ^
-            start_time_);
+    cookie_ = options.cookie != 0 ? options.cookie : new_cookie(options.entropy);
     if (fchmod(file_.fd, 0600) != 0 || ftruncate(file_.fd, static_cast<off_t>(size_)) != 0) {
         error_text = system_text("cannot size the shared segment", errno);
         return Status::error(Reason::no_memory);
@@ -145,6 +143,11 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     return kOk;
 }
 
+std::uint64_t OwnSegment::new_cookie(std::uint64_t entropy) const {
+    const auto file = static_cast<std::uint32_t>(file_.fd);
+    return mix(entropy ^ mix(static_cast<std::uint64_t>(pid_) << 32 | file) ^ start_time_);
+}
+
 // Without a server only the way through /proc remains, and peers know that from the address.
 void OwnSegment::become_visible(const SegmentOptions& options) {
     visibility_ = own_visibility();
@@ -180,7 +183,8 @@ OwnSegment::~OwnSegment() {
 WireAddress OwnSegment::wire_address(std::uint32_t rail) const {
     return {kAddressMagic,
             kLayoutVersion,
-            static_cast<std::uint16_t>(rail),
+            static_cast<std::uint8_t>(rail),
+            0,
             pid_,
             static_cast<std::uint32_t>(file_.fd),
             start_time_,
@@ -190,8 +194,9 @@ WireAddress OwnSegment::wire_address(std::uint32_t rail) const {
             visibility_};
 }
 
-RailAddress OwnSegment::address(std::uint32_t rail) const {
-    const WireAddress wire = wire_address(rail);
+RailAddress OwnSegment::address(std::uint32_t rail) const { return encode(wire_address(rail)); }
+
+RailAddress encode(const WireAddress& wire) {
     RailAddress out;
     std::memcpy(out.bytes.data(), &wire, sizeof wire);
     out.size = sizeof wire;
@@ -295,6 +300,11 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     }
     if (wire.host != own_host) {
         return Status::error(Reason::unreachable);
+    }
+    if (wire.late != 0) {
+        if (const Status status = find_late_endpoint(wire, wire, obstacle); !status.ok()) {
+            return status;
+        }
     }
     int fd = -1;
     if (const Status status = open_segment_of(wire, fd, obstacle); !status.ok()) {

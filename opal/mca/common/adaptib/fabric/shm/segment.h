@@ -44,6 +44,7 @@ struct SegmentOptions {
     std::uint64_t job_key = 0;
     // Makes the cookie, which differs between all living segments.
     std::uint64_t entropy = 0;
+    std::uint64_t cookie = 0;     // the cookie itself; 0: one is made
     std::uint64_t host = 0;       // ShmOptions
     bool server = true;           // ShmOptions::descriptor_server
     std::uint32_t user_space = 0; // ShmOptions
@@ -67,6 +68,7 @@ public:
     }
     std::uint64_t cookie() const { return cookie_; }
     std::uint64_t host() const { return host_; }
+    DescriptorServer* server() { return server_.get(); } // null: the system refuses one
     WireAddress wire_address(std::uint32_t rail) const;
     RailAddress address(std::uint32_t rail) const;
 
@@ -93,6 +95,7 @@ public:
 private:
     OwnSegment() = default;
     Status set_up(const SegmentOptions& options, std::string& error_text);
+    std::uint64_t new_cookie(std::uint64_t entropy) const;
     void become_visible(const SegmentOptions& options);
     Status heap_says(Status status);
     void note_memory();

@@ -14,7 +14,10 @@ namespace adaptib::shm {
 struct WireAddress {
     std::uint32_t magic;
     std::uint16_t version;
-    std::uint16_t rail;
+    std::uint8_t rail;
+    // 0: the segment is there; else: the number of an endpoint that is opened when it is used. Then
+    // `fd` and `visibility` are those of the process's first segment (late_endpoints.h).
+    std::uint8_t late;
     std::uint32_t pid;
     std::uint32_t fd;
     std::uint64_t start_time;
@@ -24,6 +27,8 @@ struct WireAddress {
     Visibility visibility;
 };
 static_assert(sizeof(WireAddress) <= RailAddress::kMaxBytes);
+
+RailAddress encode(const WireAddress& wire);
 
 // Returns true if each of the two processes can map the other's segment, as far as addresses tell.
 inline bool reach_each_other(const WireAddress& a, const WireAddress& b) {
