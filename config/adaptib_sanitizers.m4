@@ -16,7 +16,8 @@ AC_DEFUN([ADAPTIB_SANITIZERS], [
     AS_IF([test "$enable_asan" = yes],
           [adaptib_sanitize_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"])
     AS_IF([test "$enable_tsan" = yes],
-          [adaptib_sanitize_FLAGS="-fsanitize=thread -fno-omit-frame-pointer"])
+          [# gcc defines the macro by itself.
+           adaptib_sanitize_FLAGS="-fsanitize=thread -D__SANITIZE_THREAD__=1 -fno-omit-frame-pointer"])
     AS_IF([test -n "$adaptib_sanitize_FLAGS"],
           [AC_MSG_CHECKING([whether $CXX links with $adaptib_sanitize_FLAGS])
            AC_LANG_PUSH([C++])
