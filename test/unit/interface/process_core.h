@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -95,7 +96,7 @@ protected:
     opal_common_adaptib_core_t* core_ = nullptr;
     std::map<std::uint64_t, std::vector<std::byte>> published_;
     std::vector<Message> messages_;
-    int addresses_lent_ = 0;
+    std::atomic<int> addresses_lent_{0};
 
 private:
     static int look_up(void* context, std::uint64_t name, void** address, std::size_t* size) {

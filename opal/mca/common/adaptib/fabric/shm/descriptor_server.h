@@ -16,8 +16,8 @@
 // another process.
 // Another datagram, also with the key, only wakes the server, which then calls a function.
 // Threads: one, asleep until a client asks, since the owner may be computing. The thread allocates
-// nothing by itself and blocks all signals. Fork: a child has no such thread, and its copy of this object
-// ends none.
+// nothing by itself and blocks all signals. Fork: a child has no such thread, and its copy of this
+// object ends none.
 // May touch: base/, the system.
 #pragma once
 
