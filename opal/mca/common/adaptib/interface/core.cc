@@ -216,11 +216,12 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
                                        uint32_t count) noexcept {
     core->process.expect(count);
-    for (const auto& endpoint : core->process.all()) {
-        const Guard guard(endpoint.get());
+    for (std::uint32_t index = 0; index < core->process.endpoints(); ++index) {
+        opal_common_adaptib_core* const endpoint = core->process.endpoint(index);
+        const Guard guard(endpoint);
         const bool connects = std::string_view(endpoint->parameters.connect) != "on_demand";
         const bool opens = endpoint->protocol != nullptr || connects;
-        if (!opens || ensure_open(endpoint.get()) != OPAL_COMMON_ADAPTIB_SUCCESS) {
+        if (!opens || ensure_open(endpoint) != OPAL_COMMON_ADAPTIB_SUCCESS) {
             continue; // it is opened when it is used
         }
         endpoint->core->expect(count);
