@@ -200,8 +200,10 @@ TEST(ExposedMemory, BuffersAreNotRegisteredByThemselvesWhereForkTakesTheirPages)
         Mode mode;
         bool copies_at_fork;
         bool on;
-    } cases[] = {{Mode::automatic, true, true},  {Mode::automatic, false, false},
-                 {Mode::always, false, true},    {Mode::always, true, true},
+    } cases[] = {{Mode::automatic, true, true},
+                 {Mode::automatic, false, false},
+                 {Mode::always, false, true},
+                 {Mode::always, true, true},
                  {Mode::off, true, false}};
     for (const auto& each : cases) {
         CountingRail copies(1, false);

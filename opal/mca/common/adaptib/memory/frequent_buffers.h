@@ -80,9 +80,6 @@ public:
     bool use(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out) {
         return bytes - kLeastBytes < range_ && count(address, bytes, access, out);
     }
-    // Tells that the buffer will be used at least `uses` times (a persistent request). Registers it
-    // now if that is worth it.
-    void expect(const void* address, Bytes bytes, std::uint32_t access, std::uint32_t uses);
 
     const UsageTable& table() const { return table_; }
     // Returns the number of a use of the buffer at which it is registered: all uses from that one
