@@ -53,6 +53,7 @@ class FreeRail final : public test::NullRail {
 // A buffer of kMessage bytes is frequent after very many uses, a longer one at once.
 GatherCosts costs() {
     GatherCosts costs = GatherCosts::assumed();
+    costs.handling = 0; // so that short messages pay, too
     costs.registration.fill(2e7);
     costs.registration[GatherCosts::index(2 * kMessage)] = 1;
     return costs;

@@ -175,7 +175,7 @@ static void on_the_stack(void)
     }
 }
 
-/* Maps pages at `wanted` if nobody has taken the place meanwhile, as the library itself may. */
+/* Maps pages at `wanted`, or elsewhere if the library itself has taken the place meanwhile. */
 static void *map_at(void *wanted)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -201,11 +201,17 @@ static void remapped(void)
         at = map_at(at);
         exchange(at + 100, bytes, 3 * round, "in a new mapping");
         exchange(at + 100, bytes, 3 * round + 1, "again");
-        if (round % 3 == 0) {
+        if (round % 4 == 0) {
             CHECK(0 == munmap(at, 4 * PAGE), "munmap");
-        } else if (round % 3 == 1) {
+        } else if (round % 4 == 1) {
             CHECK(0 == madvise(at, 4 * PAGE, MADV_DONTNEED), "madvise");
             exchange(at + 100, bytes, 3 * round + 2, "in discarded pages");
+        } else if (round % 4 == 2) {
+            const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+
+            CHECK(at == mmap(at, 4 * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0), "mmap");
+            exchange(at + 100, bytes, 3 * round + 2, "in pages that replace others");
+            CHECK(0 == munmap(at, 4 * PAGE), "munmap");
         } else {
             unsigned char *const moved = mremap(at, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE);
 

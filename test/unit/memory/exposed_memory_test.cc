@@ -26,6 +26,8 @@ public:
         info_.capabilities = whole ? static_cast<std::uint32_t>(Capability::whole_memory) : 0;
     }
 
+    void set_copies_at_fork(bool copies) { info_.copies_at_fork = copies; }
+
     std::size_t regions = 0;
     std::size_t room = ~std::size_t{0};
 
@@ -189,6 +191,34 @@ TEST(ExposedMemory, ForgottenMemoryIsGivenUp) {
     memory.settle();
     EXPECT_EQ(process.rail(0).regions, 0u);
     EXPECT_EQ(process.rail(1).regions, 0u);
+}
+
+// The pages of small buffers hold other data that a child of fork needs.
+TEST(ExposedMemory, BuffersAreNotRegisteredByThemselvesWhereForkTakesTheirPages) {
+    using Mode = FrequentBuffersOptions::Mode;
+    const struct {
+        Mode mode;
+        bool copies_at_fork;
+        bool on;
+    } cases[] = {{Mode::automatic, true, true},
+                 {Mode::automatic, false, false},
+                 {Mode::always, false, true},
+                 {Mode::always, true, true},
+                 {Mode::off, true, false}};
+    for (const auto& each : cases) {
+        CountingRail copies(1, false);
+        CountingRail rail(2, false);
+        rail.set_copies_at_fork(each.copies_at_fork);
+        Rail* const rails[] = {&copies, &rail};
+        const RailRange fabrics[] = {{0, 1}, {1, 1}};
+        Counters counters;
+        Notices notices;
+        ExposedMemory::Options options{kGiB, kBlock};
+        options.frequent.mode = each.mode;
+        ExposedMemory memory(options, rails, fabrics, counters, notices);
+        EXPECT_EQ(memory.frequent(1).on(), each.on);
+        EXPECT_EQ(memory.frequent(0).on(), each.mode != Mode::off) << "has rails of its own";
+    }
 }
 
 TEST(ExposedMemory, StagingBlocksBelongToAFabric) {

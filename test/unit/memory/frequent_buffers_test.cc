@@ -307,15 +307,6 @@ TEST_F(FrequentBuffersTest, TheLeastUsedAreGivenUp) {
     EXPECT_FALSE(send(4 * kPage, 4096));
 }
 
-TEST_F(FrequentBuffersTest, ExpectedUsesRegisterAhead) {
-    buffers_->expect(at(0), 4096, 0, 9);
-    EXPECT_FALSE(send(0, 4096));
-    buffers_->expect(at(0), 4096, 0, 10);
-    EXPECT_TRUE(send(0, 4096));
-    buffers_->expect(at(0), 100, 0, 1'000'000);
-    EXPECT_EQ(buffers_->table().known(), 1u);
-}
-
 TEST_F(FrequentBuffersTest, UsesAreReported) {
     for (int i = 0; i < 50; ++i) {
         send(0, 4096);

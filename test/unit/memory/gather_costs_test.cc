@@ -38,7 +38,7 @@ TEST_F(GatherCostsTest, IndexIsOfTheNextSmallerSize) {
     EXPECT_EQ(GatherCosts::kSizes[GatherCosts::index(1 << 20)], 16384u);
 }
 
-// n > R / (C - V)
+// n > R / (C - V - H)
 TEST_F(GatherCostsTest, LeastUses) {
     GatherCosts costs;
     costs.lookup = 10;
@@ -53,11 +53,15 @@ TEST_F(GatherCostsTest, LeastUses) {
     EXPECT_EQ(uses(10, 1000), GatherCosts::kNever);
     EXPECT_EQ(uses(5, 1000), GatherCosts::kNever);
     EXPECT_EQ(uses(10.0001, 1e9), GatherCosts::kNever) << "more than can be counted";
+    costs.handling = 50;
+    EXPECT_EQ(uses(110, 1000), 21u);
+    EXPECT_EQ(uses(60, 1000), GatherCosts::kNever);
 }
 
 TEST_F(GatherCostsTest, AreMeasured) {
     const GatherCosts costs = measure_gather_costs(clock_, trial(std::chrono::microseconds{20}));
     EXPECT_DOUBLE_EQ(costs.lookup, 8);
+    EXPECT_DOUBLE_EQ(costs.handling, 40 * 8) << "on a slow processor both take longer";
     for (std::size_t i = 0; i < GatherCosts::kSizes.size(); ++i) {
         const auto bytes = static_cast<double>(GatherCosts::kSizes[i]);
         EXPECT_DOUBLE_EQ(costs.copy[i], 10 + bytes / 16);

@@ -75,6 +75,8 @@ public:
                                                  [](const Buffer& each) { return each.in_use; });
     }
 
+    // Messages that were short enough to be eager ones.
+    std::size_t eager() const { return eager_; }
     std::string text() const {
         return std::to_string(sent_) + " sent, " + std::to_string(arrived_) + " arrived";
     }
@@ -107,6 +109,7 @@ private:
         }
         bool complete = false;
         Peer* const peer = ranks_.peer(from_, to);
+        eager_ += bytes <= peer->flow.eager_limit ? 1 : 0;
         buffer.send.done = false;
         buffer.send.user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         buffer.in_use = true;
@@ -148,11 +151,15 @@ private:
     std::array<Buffer, kBuffers> buffers_;
     std::deque<std::unique_ptr<Arriving>> arriving_;
     std::size_t sent_ = 0;
+    std::size_t eager_ = 0;
     std::size_t arrived_ = 0;
 };
 
-// Streams both ways; `fail` is called before each step.
-template <typename Fail> void carry_streams(Ranks& ranks, std::uint64_t seed, Fail&& fail) {
+// Streams both ways; `fail` is called before each step. Sets the number of each rank's eager
+// messages.
+template <typename Fail>
+void carry_streams(Ranks& ranks, std::uint64_t seed, Fail&& fail,
+                   std::array<std::size_t, kRanks>& eager) {
     constexpr std::size_t kCount = 400;
     Stream there(ranks, 0, seed);
     Stream back(ranks, 1, seed + 1);
@@ -168,13 +175,23 @@ template <typename Fail> void carry_streams(Ranks& ranks, std::uint64_t seed, Fa
         rest(ranks, pause); // longer, until there is an event in that time
         pause = ranks.world().simulator().now() == before ? 2 * pause : Nanoseconds{5us};
     }
+    eager = {there.eager(), back.eager()};
+}
+template <typename Fail> void carry_streams(Ranks& ranks, std::uint64_t seed, Fail&& fail) {
+    std::array<std::size_t, kRanks> eager{};
+    carry_streams(ranks, seed, fail, eager);
 }
 
 TEST(GatheredMessages, ArriveWholeWhileTheirBuffersAreUsedAgain) {
     const auto ranks = make(networks(1));
-    carry_streams(*ranks, 1, [] {});
+    std::array<std::size_t, kRanks> eager{};
+    carry_streams(
+        *ranks, 1, [] {}, eager);
+    constexpr std::size_t kFirst = 10; // before there is a connection
     for (const std::size_t rank : {0, 1}) {
-        EXPECT_GT(ranks->counters(rank).messages_gathered, 100u);
+        EXPECT_GT(eager[rank], 150u);
+        EXPECT_LE(ranks->counters(rank).messages_gathered, eager[rank]);
+        EXPECT_GE(ranks->counters(rank).messages_gathered + kFirst, eager[rank]);
     }
     nothing_bad(*ranks);
 }

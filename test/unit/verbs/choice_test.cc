@@ -343,6 +343,7 @@ TEST_F(Choice, ForkSupport) {
     for (const ibv_fork_status status : {IBV_FORK_ENABLED, IBV_FORK_UNNEEDED}) {
         lib_.fork = status;
         ASSERT_EQ(open(), kOk);
+        EXPECT_EQ(rail().info().copies_at_fork, status == IBV_FORK_UNNEEDED);
         fabric_.reset();
     }
     lib_.fork = IBV_FORK_DISABLED;

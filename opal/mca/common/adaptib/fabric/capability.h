@@ -60,6 +60,9 @@ struct RailInfo {
     std::uint32_t max_queue_pairs = 0; // per process; 0 = unknown
     std::uint32_t max_reads = 0;       // outstanding RDMA reads and atomics of one queue pair
     bool synchronous_rma = false;      // false: QueuePair::rma_now never executes anything
+    // fork gives the child copies of registered pages. False: the child has none of these pages, or
+    // the parent may lose those that its adapter knows.
+    bool copies_at_fork = true;
     // Capability::dc: time to switch an initiator to another target; 0 = unknown.
     Nanoseconds target_change{0};
 

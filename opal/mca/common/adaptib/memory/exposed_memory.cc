@@ -22,10 +22,20 @@ bool registers_all(RailList list, RailRange of, Registration& whole) {
     return possible && whole.make(list, of, nullptr, kWholeMemory, kAccess).ok();
 }
 
+// Returns true if a buffer may stay registered though nobody has asked for it: the pages of small
+// buffers, stacks among them, hold other data, too, which a child of fork needs.
+bool copies_at_fork(RailList those) {
+    return std::all_of(those.begin(), those.end(),
+                       [](const Rail* rail) { return rail->info().copies_at_fork; });
+}
+
 FrequentBuffersOptions frequent_options(const ExposedMemory::Options& options, RailList list,
                                         RailRange of, bool has_whole) {
     FrequentBuffersOptions frequent = options.frequent;
-    frequent.mode = has_whole ? FrequentBuffersOptions::Mode::off : frequent.mode;
+    const bool by_itself = frequent.mode == FrequentBuffersOptions::Mode::automatic;
+    if (has_whole || (by_itself && !copies_at_fork(list.subspan(of.first, of.count)))) {
+        frequent.mode = FrequentBuffersOptions::Mode::off;
+    }
     if (!frequent.costs && options.clock != nullptr) {
         frequent.costs = [clock = options.clock, list, of] {
             return measure_gather_costs(*clock, gather_trial(list, of));

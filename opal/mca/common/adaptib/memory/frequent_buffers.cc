@@ -190,23 +190,6 @@ void FrequentBuffers::on_forgotten(std::uintptr_t begin, std::uintptr_t end_of) 
     note_table();
 }
 
-void FrequentBuffers::expect(const void* address, Bytes bytes, std::uint32_t access,
-                             std::uint32_t uses) {
-    if (bytes - kLeastBytes >= range_ || uses < registered_at(bytes)) {
-        return;
-    }
-    cache_.settle();
-    UsageTable::Slot* slot = table_.find(address);
-    if (slot == nullptr) {
-        slot = table_.add(address);
-    }
-    if (slot != nullptr && !slot->is_frequent()) {
-        RegistrationCache::Use unused;
-        enlist(address, bytes, access, unused);
-    }
-    note_table();
-}
-
 std::uint32_t FrequentBuffers::registered_at(Bytes bytes) {
     const std::size_t index = weight_index(bytes);
     if (bytes - kLeastBytes >= range_ || (weights_[index] == 0 && !learn_weight(index))) {

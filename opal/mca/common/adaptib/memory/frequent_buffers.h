@@ -5,8 +5,7 @@
 // Purpose: a small message to a peer over a device is copied into registered memory, because to
 // register its buffer would cost more than the copy. Most programs send from the same few buffers
 // again and again; such a buffer is registered once, and its further messages are gathered: header
-// from memory of the core, data from the buffer. Likewise a small put needs no copy at its origin,
-// and a small get none at its end.
+// from memory of the core, data from the buffer.
 // When: a buffer is worth its registration after n uses (GatherCosts::least_uses). It is registered
 // after a quarter of them, since a buffer that was used so often is probably used again. What a use
 // adds depends on its size, so a buffer may have messages of different sizes. The costs are
@@ -73,16 +72,13 @@ public:
     bool on() const { return range_ > 0; }
 
     // Counts a use of the buffer for a message of `bytes`. Returns true if the message is to be
-    // gathered: `out` then keeps the buffer's registration, which has the rights of `access`
-    // (kLocalWrite for a get, 0 for a put or a message), until the adapter is done with it. False:
-    // the message is to be copied.
+    // gathered: `out` then keeps the buffer's registration, which has the rights of `access` (0: to
+    // be read by the adapter), until the adapter is done with it. False: the message is to be
+    // copied.
     // REQUIRES: `out` is empty; it stays so if the message is to be copied.
     bool use(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out) {
         return bytes - kLeastBytes < range_ && count(address, bytes, access, out);
     }
-    // Tells that the buffer will be used at least `uses` times (a persistent request). Registers it
-    // now if that is worth it.
-    void expect(const void* address, Bytes bytes, std::uint32_t access, std::uint32_t uses);
 
     const UsageTable& table() const { return table_; }
     // Returns the number of a use of the buffer at which it is registered: all uses from that one

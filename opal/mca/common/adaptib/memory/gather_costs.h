@@ -2,9 +2,11 @@
 // GatherCosts: what a small message from a buffer of the user costs, copied or gathered.
 //
 // Purpose: the numbers behind the choice of FrequentBuffers. A copied message costs a copy of its
-// bytes. A gathered one costs a lookup, and its buffer a registration, once. So a buffer pays from
-//     n > registration / (copy - lookup)
-// uses on.
+// bytes. A gathered one costs a lookup and its handling, and its buffer a registration, once. So a
+// buffer pays from
+//     n > registration / (copy - lookup - handling)
+// uses on. The paper has no handling: a copied message of theirs needs a request and a completion,
+// too.
 // Times are in nanoseconds, with fractions: a copy of 128 bytes takes two or three.
 // Threads: value type; the functions are free of state.
 // Source: Rashti and Afsahi, section 3.3.1, inequality 3 and table 2.
@@ -32,6 +34,7 @@ struct GatherCosts {
     Times copy{};         // C: of the bytes into memory of the adapter's
     Times registration{}; // R: of a buffer of that size, and its deregistration later
     double lookup = 0;    // V: of the buffer among all known ones
+    double handling = 0;  // of a request, a completion and two more entries of a work request
 
     // Returns the index of the size that a message of `bytes` has its costs from.
     // REQUIRES: bytes >= kSizes[0].
@@ -43,7 +46,7 @@ struct GatherCosts {
         return at;
     }
     // Returns the least number of uses with which the registration pays for itself; kNever if the
-    // lookup costs more than the copy.
+    // lookup and the handling cost more than the copy.
     std::uint32_t least_uses(Bytes bytes) const;
 
     // Assumed costs, of a machine of 2020 with a ConnectX adapter, where none can be measured.
@@ -60,7 +63,8 @@ struct GatherTrial {
 
 // Measures the costs within about a millisecond, each by its shortest time: a few registrations of
 // one page and of several, and batches of copies and lookups. What is not measured when the time is
-// over, or is refused, is assumed.
+// over, or is refused, is assumed. Handling cannot be measured without traffic; it is as many
+// lookups as fit into its instructions.
 GatherCosts measure_gather_costs(const Clock& clock, const GatherTrial& trial);
 
 } // namespace adaptib

@@ -84,7 +84,7 @@ class Trace;
     X(frequent_evicted, "buffers", COUNTER, 5,                                                     \
       "Frequently used buffers given up for others (frequent_buffers_max)")                        \
     X(frequent_gathered, "messages", COUNTER, 4,                                                   \
-      "Small messages, puts and gets for which a frequently used buffer was found registered")     \
+      "Small messages for which a frequently used buffer was found registered")                    \
     X(frequent_gathered_bytes, "bytes", COUNTER, 4, "Bytes of these messages")                     \
     X(fragments_sent, "messages", COUNTER, 5,                                                      \
       "Parts of large messages sent to peers that could not be connected")                         \
