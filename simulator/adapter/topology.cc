@@ -236,7 +236,7 @@ private:
         else if (key == "in_order")
             device.data_in_order = number(value, 1) != 0;
         else if (key == "scrambled_writes")
-            device.scrambled_writes = number(value, 1) != 0;
+            device.scrambled_writes = number(value, 64);
         else
             fail("no setting of a device: " + key);
     }

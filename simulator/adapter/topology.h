@@ -55,7 +55,7 @@ struct DeviceDescription {
     int max_cqe = 262144;
     int max_srq = 1024;            // 0: none
     bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
-    bool scrambled_writes = false; // the first packet of a write is placed last
+    unsigned scrambled_writes = 0; // number of the packet of a write that is placed last; 0: none
     std::vector<PortDescription> ports;
 };
 

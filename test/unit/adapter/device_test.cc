@@ -22,7 +22,8 @@
 namespace adaptib::hca {
 namespace {
 
-constexpr std::uint16_t kLids[] = {4, 8, 12}; // of v0, v1 and v2
+constexpr std::size_t kMtu = 256;                 // of the paths
+constexpr std::uint16_t kLids[] = {4, 8, 12, 16}; // of v0 to v3
 
 // The library reads the variables once, at its first use.
 class Hosts : public ::testing::Environment {
@@ -36,9 +37,11 @@ host a
         port lid=8 pkeys=0x7fff,0x0001,0x8002,0x0003
     device v2
         port lid=12 pkeys=0x8001
+    device v3 scrambled_writes=2
+        port lid=16 pkeys=0x8001
 host b
     device v0
-        port lid=16
+        port lid=20
 )");
         fabric_ = file_->path() + ".fabric";
         setenv("ADAPTIB_HCA_TOPOLOGY", file_->path().c_str(), 1);
@@ -72,7 +75,7 @@ public:
     explicit Opened(int device) : lid(kLids[device]) {
         int count = 0;
         ibv_device** const list = ibv_get_device_list(&count);
-        EXPECT_EQ(count, 3) << "those of this host";
+        EXPECT_EQ(count, 4) << "those of this host";
         context.reset(ibv_open_device(list[device]));
         ibv_free_device_list(list);
         pd.reset(ibv_alloc_pd(context.get()));
@@ -298,10 +301,10 @@ TEST(AdapterDevice, Partitions) {
     EXPECT_EQ(between(0, 2), IBV_WC_RETRY_EXC_ERR) << "another partition";
 }
 
-// Writes a megabyte until its third packet is seen before its first. Returns whether that happened.
-bool first_packet_is_late(int target, int attempts) {
+// Writes a megabyte until its third packet is seen before the one at `late_at`. Returns whether that
+// happened.
+bool packet_is_late(int target, std::size_t late_at, int attempts) {
     constexpr std::size_t kBytes = 1 << 20;
-    constexpr std::size_t kMtu = 256;
     const Opened from(2);
     const Opened to(target);
     const std::vector<std::uint8_t> data(kBytes, 0xa5);
@@ -310,7 +313,7 @@ bool first_packet_is_late(int target, int attempts) {
     const Mr remote = to.registered(memory.data(), kBytes);
     const std::uint16_t target_pkey = target == 1 ? 1 : 0;
     const Pair pair(from, 0, to, target_pkey);
-    std::atomic_ref<std::uint8_t> first(memory[0]);
+    std::atomic_ref<std::uint8_t> early(memory[late_at]);
     std::atomic_ref<std::uint8_t> third(memory[2 * kMtu]);
     bool late = false;
     for (int attempt = 0; attempt < attempts && !late; ++attempt) {
@@ -318,7 +321,7 @@ bool first_packet_is_late(int target, int attempts) {
         pair.post_write(data, *local, *remote);
         while (third.load(std::memory_order_acquire) == 0) {
         }
-        late = first.load() == 0;
+        late = early.load() == 0;
         EXPECT_EQ(pair.completed(), IBV_WC_SUCCESS);
         EXPECT_EQ(memory, data);
     }
@@ -326,8 +329,11 @@ bool first_packet_is_late(int target, int attempts) {
 }
 
 TEST(AdapterDevice, ScrambledWrites) {
-    EXPECT_TRUE(first_packet_is_late(1, 200)) << "in_order=0 scrambled_writes=1";
-    EXPECT_FALSE(first_packet_is_late(2, 20)) << "the default";
+    EXPECT_TRUE(packet_is_late(1, 0, 200)) << "scrambled_writes=1";
+    EXPECT_FALSE(packet_is_late(1, kMtu, 20)) << "only the first";
+    EXPECT_TRUE(packet_is_late(3, kMtu, 200)) << "scrambled_writes=2";
+    EXPECT_FALSE(packet_is_late(3, 0, 20)) << "only the second";
+    EXPECT_FALSE(packet_is_late(2, 0, 20)) << "the default";
 }
 
 TEST(AdapterDevice, AnswerAboutTheOrder) {

@@ -62,11 +62,11 @@ TEST(AdapterTopology, SettingsOfADevice) {
     EXPECT_EQ(set.max_inline, 64u);
     EXPECT_EQ(set.max_srq, 0);
     EXPECT_FALSE(set.data_in_order);
-    EXPECT_TRUE(set.scrambled_writes);
+    EXPECT_EQ(set.scrambled_writes, 1u);
     const DeviceDescription& usual = topology.devices[1];
     EXPECT_EQ(usual.max_inline, 256u);
     EXPECT_TRUE(usual.data_in_order);
-    EXPECT_FALSE(usual.scrambled_writes);
+    EXPECT_EQ(usual.scrambled_writes, 0u);
 }
 
 TEST(AdapterTopology, SettingsOfAPort) {
