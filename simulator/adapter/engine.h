@@ -54,7 +54,6 @@ public:
     void schedule(QueuePair* qp);
     std::uint32_t add(MemoryRegion* region);
     void remove(MemoryRegion* region) { regions_.erase(region->mr.lkey); }
-    unsigned queue_pairs() const { return static_cast<unsigned>(queue_pairs_.size()); }
 
     // Address of a part of a registered region; null where key, domain, range or rights forbid it.
     std::uint8_t* memory(std::uint32_t key, const ibv_pd* pd, std::uint64_t address,

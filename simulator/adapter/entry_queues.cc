@@ -374,6 +374,11 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* wanted) {
         return refuse<ibv_srq>(EINVAL);
     }
     const std::lock_guard guard(Engine::get()->lock);
+    unsigned& count = of(pd->context)->device->shared_receive_queues;
+    if (count >= static_cast<unsigned>(device.max_srq)) {
+        return refuse<ibv_srq>(ENOMEM);
+    }
+    ++count;
     auto* const queue = new SharedReceiveQueue;
     queue->srq.context = pd->context;
     queue->srq.srq_context = wanted->srq_context;
@@ -419,6 +424,7 @@ int ibv_destroy_srq(ibv_srq* srq) {
         }
         forget_events(srq->context, srq, &srq->events_completed);
         --of(srq->pd)->users;
+        --of(srq->context)->device->shared_receive_queues;
     }
     await(srq->events_completed, of(srq)->async_delivered);
     delete of(srq);
@@ -440,9 +446,11 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* wanted) {
         wanted->send_cq == nullptr || wanted->recv_cq == nullptr) {
         return refuse<ibv_qp>(EINVAL);
     }
-    if (engine.queue_pairs() >= static_cast<unsigned>(device.max_qp)) {
+    unsigned& count = of(pd->context)->device->queue_pairs;
+    if (count >= static_cast<unsigned>(device.max_qp)) {
         return refuse<ibv_qp>(ENOMEM);
     }
+    ++count;
     auto* const qp = new QueuePair(engine, pd, *wanted, engine.new_queue_pair_number());
     add_work_calls(qp->ex);
     ++of(pd)->users;
@@ -460,6 +468,7 @@ int ibv_destroy_qp(ibv_qp* qp) {
     {
         const std::lock_guard guard(engine.lock);
         engine.remove(of(qp));
+        --of(qp->context)->device->queue_pairs;
         forget_events(qp->context, qp, &qp->events_completed);
         --of(qp->pd)->users;
         --of(qp->send_cq)->users;

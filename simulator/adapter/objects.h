@@ -72,6 +72,9 @@ struct Device {
     std::array<void*, 8> driver{};
     const DeviceDescription* description = nullptr;
     int number = 0;
+    // Of this process
+    unsigned queue_pairs = 0;
+    unsigned shared_receive_queues = 0;
 };
 
 struct Context {

@@ -76,7 +76,8 @@ struct Responder {
     std::uint64_t address = 0; // of a write
     std::uint64_t length = 0;
     std::uint32_t rkey = 0;
-    std::vector<std::uint8_t> held; // first packet of a scrambled write
+    std::vector<std::uint8_t> held; // the packet of a scrambled write that is placed last
+    std::uint64_t held_at = 0;      // offset of that in the write
 };
 
 class QueuePair {
@@ -151,6 +152,7 @@ private:
     void duplicate(const PacketHeader& packet);
     bool execute(const PacketHeader& packet, const std::uint8_t* payload);
     bool execute_send(const PacketHeader& packet, const std::uint8_t* payload);
+    bool is_placed_last(const PacketHeader& packet) const;
     bool execute_write(const PacketHeader& packet, const std::uint8_t* payload);
     bool execute_read(const PacketHeader& packet);
     bool execute_atomic(const PacketHeader& packet);

@@ -11,7 +11,7 @@
 namespace adaptib::hca {
 namespace {
 
-constexpr std::int64_t kScramblePause = 20'000; // ns between the last packet and the first
+constexpr std::int64_t kScramblePause = 20'000; // ns between the last packet and the held one
 
 bool is_request(PacketKind kind) {
     switch (kind) {
@@ -208,6 +208,12 @@ void QueuePair::received(const PacketHeader& packet, ibv_wc_opcode opcode, std::
     hca::complete(*of(init.recv_cq), wc, packet.has(kSolicited));
 }
 
+// The last packet of a write, by its number, is never held: behind it there is nothing.
+bool QueuePair::is_placed_last(const PacketHeader& packet) const {
+    const std::uint64_t number = context().device->description->scrambled_writes;
+    return number != 0 && responder.placed == (number - 1) * mtu() && !packet.has(kLast);
+}
+
 bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* payload) {
     if (packet.has(kFirst)) {
         if ((attributes.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0) {
@@ -236,9 +242,9 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
         refuse(packet, Syndrome::remote_access_error);
         return false;
     }
-    if (context().device->description->scrambled_writes && packet.has(kFirst) &&
-        !packet.has(kLast)) {
+    if (is_placed_last(packet)) {
         responder.held.assign(payload, payload + packet.payload);
+        responder.held_at = responder.placed;
     } else if (packet.payload != 0) {
         static_cast<void>(copy_pinned(memory + responder.placed, payload, packet.payload));
     }
@@ -248,7 +254,8 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
             for (const std::int64_t end = now_ns() + kScramblePause; now_ns() < end;) {
                 sched_yield();
             }
-            static_cast<void>(copy_pinned(memory, responder.held.data(), responder.held.size()));
+            static_cast<void>(copy_pinned(memory + responder.held_at, responder.held.data(),
+                                          responder.held.size()));
             responder.held.clear();
         }
         if (packet.has(kImmediate)) {

@@ -19,12 +19,12 @@
 #include <string>
 
 #include "packet.h"
+#include "topology.h"
 
 namespace adaptib::hca {
 
 inline constexpr unsigned kProcesses = 128; // number 0 is nobody's: queue pairs 0 and 1 are special
 inline constexpr unsigned kInboxSlots = 256;
-inline constexpr unsigned kPorts = 512;
 inline constexpr unsigned kEvents = 1024;
 
 struct Slot {

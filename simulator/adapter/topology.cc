@@ -7,10 +7,99 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace adaptib::hca {
 namespace {
+
+constexpr std::size_t kNameBytes = 63;      // ibv_device::name
+constexpr std::size_t kPortsOfDevice = 254; // ibv_device_attr::phys_port_cnt
+
+[[noreturn]] void complain(const std::string& path, unsigned line, const std::string& reason) {
+    throw TopologyError(path + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + reason);
+}
+
+// Completes what the file leaves out, and checks what no single line shows.
+class Completion {
+public:
+    Completion(std::string path, Topology& topology)
+        : path_(std::move(path)), topology_(topology), lids_(0x10000) {}
+
+    void run() {
+        if (topology_.hosts.empty()) {
+            complain(path_, 0, "no host is described");
+        }
+        for (DeviceDescription& device : topology_.devices) {
+            if (device.ports.empty()) {
+                complain(path_, device.line, "device " + device.name + " has no port");
+            }
+            for (PortDescription& port : device.ports) {
+                complete(port);
+                check_lids(port);
+                check_gids(port);
+                topology_.ports.push_back(&port);
+            }
+        }
+    }
+
+private:
+    [[noreturn]] void fail(const PortDescription& port, const std::string& reason) const {
+        complain(path_, port.line, reason);
+    }
+
+    void complete(PortDescription& port) const {
+        port.gids.insert(port.gids.begin(), link_local(port.guid));
+        if (port.pkeys.empty()) {
+            port.pkeys.push_back(0xffff);
+        }
+        if (port.active_mtu == 0) {
+            port.active_mtu = port.max_mtu;
+        }
+        if (port.active_mtu > port.max_mtu) {
+            fail(port, "active_mtu is above mtu");
+        }
+    }
+
+    void check_lids(const PortDescription& port) {
+        if (port.ethernet) {
+            if (port.lid != 0 || port.lmc != 0) {
+                fail(port, "an Ethernet port has no lid= and no lmc=");
+            }
+            return;
+        }
+        if (port.lid == 0 || port.lid % (1U << port.lmc) != 0) {
+            fail(port, "an InfiniBand port needs lid=, a multiple of 2^lmc");
+        }
+        for (unsigned lid = port.lid; lid < port.lid + (1U << port.lmc); ++lid) {
+            if (lids_[lid]) {
+                fail(port, "LID " + std::to_string(lid) + " is given twice");
+            }
+            lids_[lid] = true;
+        }
+    }
+
+    void check_gids(const PortDescription& port) {
+        for (const Gid& gid : port.gids) {
+            if (!gids_.insert(gid).second) {
+                fail(port, "a GID is given twice");
+            }
+        }
+    }
+
+    static Gid link_local(std::uint64_t guid) {
+        Gid result{0xfe, 0x80};
+        for (int byte = 0; byte < 8; ++byte) {
+            result[15 - byte] = static_cast<std::uint8_t>(guid >> (8 * byte));
+        }
+        return result;
+    }
+
+    const std::string path_;
+    Topology& topology_;
+    std::vector<bool> lids_; // taken
+    std::set<Gid> gids_;
+};
 
 class Reader {
 public:
@@ -28,25 +117,29 @@ public:
                 statement(kind, words);
             }
         }
-        finish();
+        if (file.bad()) {
+            fail("cannot be read");
+        }
+        Completion(path_, topology_).run();
         return std::move(topology_);
     }
 
 private:
-    [[noreturn]] void fail(const std::string& reason) const {
-        throw TopologyError(path_ + ":" + std::to_string(line_) + ": " + reason);
-    }
+    [[noreturn]] void fail(const std::string& reason) const { complain(path_, line_, reason); }
 
     void statement(const std::string& kind, std::istringstream& words) {
-        std::string word;
-        if (kind == "host" && words >> word) {
-            topology_.hosts.push_back(word);
-        } else if (kind == "device" && !topology_.hosts.empty() && words >> word) {
-            add_device(word);
+        std::string name;
+        if (kind == "host" && words >> name) {
+            add_host(name);
+            settings(words, [this](const std::string& key, const std::string&) {
+                fail("no setting of a host: " + key);
+            });
+        } else if (kind == "device" && !topology_.hosts.empty() && words >> name) {
+            add_device(name);
             settings(words, [this](const std::string& key, const std::string& value) {
                 device_setting(topology_.devices.back(), key, value);
             });
-        } else if (kind == "port" && !topology_.devices.empty()) {
+        } else if (kind == "port" && device_known()) {
             add_port();
             settings(words, [this](const std::string& key, const std::string& value) {
                 port_setting(topology_.devices.back().ports.back(), key, value);
@@ -54,6 +147,12 @@ private:
         } else {
             fail("host NAME, device NAME or port is expected, in this order");
         }
+    }
+
+    // Returns true if the last host has a device.
+    bool device_known() const {
+        return !topology_.devices.empty() &&
+               topology_.devices.back().host + 1 == topology_.hosts.size();
     }
 
     template <typename Set> void settings(std::istringstream& words, Set set) {
@@ -66,8 +165,22 @@ private:
         }
     }
 
+    void add_host(const std::string& name) {
+        if (topology_.host(name) >= 0) {
+            fail("host " + name + " is described twice");
+        }
+        topology_.hosts.push_back(name);
+    }
+
     void add_device(const std::string& name) {
+        if (topology_.device(topology_.hosts.back(), name) >= 0) {
+            fail("device " + name + " of host " + topology_.hosts.back() + " is described twice");
+        }
+        if (name.size() > kNameBytes) {
+            fail("a device's name has at most " + std::to_string(kNameBytes) + " characters");
+        }
         DeviceDescription device;
+        device.line = line_;
         device.name = name;
         device.host = static_cast<unsigned>(topology_.hosts.size() - 1);
         device.guid = 0x0002c90300000000ULL + (topology_.devices.size() + 1) * 0x100;
@@ -76,7 +189,12 @@ private:
 
     void add_port() {
         DeviceDescription& device = topology_.devices.back();
+        if (ports_ == kPorts || device.ports.size() == kPortsOfDevice) {
+            fail("at most " + std::to_string(kPorts) + " ports are possible, and " +
+                 std::to_string(kPortsOfDevice) + " of a device");
+        }
         PortDescription port;
+        port.line = line_;
         port.number = ports_++;
         port.device = static_cast<unsigned>(topology_.devices.size() - 1);
         port.index = static_cast<std::uint8_t>(device.ports.size() + 1);
@@ -84,7 +202,7 @@ private:
         device.ports.push_back(port);
     }
 
-    unsigned number(const std::string& text, unsigned limit) const {
+    unsigned number(const std::string& text, unsigned limit, unsigned least = 0) const {
         std::size_t used = 0;
         unsigned long value = 0;
         try {
@@ -92,35 +210,40 @@ private:
         } catch (const std::exception&) {
             used = 0;
         }
-        if (used == 0 || used != text.size() || value > limit) {
-            fail(text + " is no number up to " + std::to_string(limit));
+        if (used == 0 || used != text.size() || value < least || value > limit) {
+            fail("\"" + text + "\" is no number from " + std::to_string(least) + " to " +
+                 std::to_string(limit));
         }
         return static_cast<unsigned>(value);
     }
 
     void device_setting(DeviceDescription& device, const std::string& key,
-                        const std::string& value) {
-        const int count = static_cast<int>(number(value, 1U << 24));
+                        const std::string& value) const {
         if (key == "max_sge")
-            device.max_sge = count;
+            device.max_sge = limit(value, 1);
         else if (key == "max_inline")
-            device.max_inline = static_cast<unsigned>(count);
+            device.max_inline = number(value, kLimit);
         else if (key == "max_reads")
-            device.max_reads = count;
+            device.max_reads = limit(value, 0);
         else if (key == "max_qp")
-            device.max_qp = count;
+            device.max_qp = limit(value, 1);
         else if (key == "max_qp_wr")
-            device.max_qp_wr = count;
+            device.max_qp_wr = limit(value, 1);
         else if (key == "max_cqe")
-            device.max_cqe = count;
+            device.max_cqe = limit(value, 1);
         else if (key == "max_srq")
-            device.max_srq = count;
+            device.max_srq = limit(value, 0);
         else if (key == "in_order")
-            device.data_in_order = count != 0;
+            device.data_in_order = number(value, 1) != 0;
         else if (key == "scrambled_writes")
-            device.scrambled_writes = count != 0;
+            device.scrambled_writes = number(value, 64);
         else
             fail("no setting of a device: " + key);
+    }
+
+    static constexpr unsigned kLimit = 1U << 24;
+    int limit(const std::string& value, unsigned least) const {
+        return static_cast<int>(number(value, kLimit, least));
     }
 
     void port_setting(PortDescription& port, const std::string& key, const std::string& value) {
@@ -133,11 +256,11 @@ private:
         else if (key == "sl")
             port.sl = static_cast<std::uint8_t>(number(value, 15));
         else if (key == "mtu")
-            port.max_mtu = port.active_mtu = mtu(value);
+            port.max_mtu = mtu(value);
         else if (key == "active_mtu")
             port.active_mtu = mtu(value);
         else if (key == "rate")
-            port.gigabits = number(value, 1000);
+            port.gigabits = number(value, 1000, 1);
         else if (key == "pkeys")
             pkeys(port, value);
         else if (key == "gid")
@@ -155,8 +278,10 @@ private:
     }
 
     void pkeys(PortDescription& port, const std::string& value) const {
-        std::istringstream list(value);
-        for (std::string key; std::getline(list, key, ',');) {
+        std::size_t at = 0;
+        for (std::size_t comma = 0; comma != std::string::npos; at = comma + 1) {
+            comma = value.find(',', at);
+            const std::string key = value.substr(at, comma - at);
             port.pkeys.push_back(static_cast<std::uint16_t>(number(key, 0xffff)));
         }
     }
@@ -169,42 +294,6 @@ private:
             fail(text + " is no GID");
         }
         return result;
-    }
-
-    static Gid link_local(std::uint64_t guid) {
-        Gid result{0xfe, 0x80};
-        for (int byte = 0; byte < 8; ++byte) {
-            result[15 - byte] = static_cast<std::uint8_t>(guid >> (8 * byte));
-        }
-        return result;
-    }
-
-    void finish() {
-        for (DeviceDescription& device : topology_.devices) {
-            for (PortDescription& port : device.ports) {
-                port.gids.insert(port.gids.begin(), link_local(port.guid));
-                if (port.pkeys.empty()) {
-                    port.pkeys.push_back(0xffff);
-                }
-                if (!port.ethernet && (port.lid == 0 || port.lid % (1U << port.lmc) != 0)) {
-                    fail(device.name + ": an InfiniBand port needs lid=, a multiple of 2^lmc");
-                }
-                topology_.ports.push_back(&port);
-            }
-        }
-        check_addresses();
-    }
-
-    void check_addresses() const {
-        std::vector<bool> taken(0x10000);
-        for (const PortDescription* port : topology_.ports) {
-            for (unsigned path = 0; !port->ethernet && path < (1U << port->lmc); ++path) {
-                if (taken[port->lid + path]) {
-                    fail("LID " + std::to_string(port->lid + path) + " is given twice");
-                }
-                taken[port->lid + path] = true;
-            }
-        }
     }
 
     std::string path_;

@@ -3,7 +3,8 @@
 //
 // Purpose: says what README.md's "Topology file" describes. Every process reads the same file, so
 // the number of a port (its place in the file) names it between processes.
-// Errors: TopologyError with file, line and reason.
+// Errors: TopologyError with file, line and reason. What no single line shows (an address given
+// twice, a device without a port) names the line of the second port, or of the device.
 // Threads: constant after parse_topology().
 // May touch: the standard library.
 #pragma once
@@ -16,6 +17,8 @@
 
 namespace adaptib::hca {
 
+inline constexpr unsigned kPorts = 512; // of all hosts
+
 using Gid = std::array<std::uint8_t, 16>;
 
 struct TopologyError : std::runtime_error {
@@ -25,13 +28,14 @@ struct TopologyError : std::runtime_error {
 struct PortDescription {
     unsigned number = 1;    // place in the file, from 0, over all hosts
     unsigned device = 0;    // place of its device in the file
+    unsigned line = 0;      // of the file
     std::uint8_t index = 1; // as programs name it, from 1
     bool ethernet = false;
     std::uint16_t lid = 0; // lowest of 2^lmc
     std::uint8_t lmc = 0;
     std::uint8_t sl = 0;
-    unsigned max_mtu = 4096;    // bytes
-    unsigned active_mtu = 4096; // bytes
+    unsigned max_mtu = 4096; // bytes
+    unsigned active_mtu = 0; // bytes; the file's default is max_mtu
     unsigned gigabits = 100;
     std::uint64_t guid = 0;
     std::vector<std::uint16_t> pkeys;
@@ -41,6 +45,7 @@ struct PortDescription {
 struct DeviceDescription {
     std::string name;
     unsigned host = 0;
+    unsigned line = 0; // of the file
     std::uint64_t guid = 0;
     int max_sge = 30;
     unsigned max_inline = 256;
@@ -50,7 +55,7 @@ struct DeviceDescription {
     int max_cqe = 262144;
     int max_srq = 1024;            // 0: none
     bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
-    bool scrambled_writes = false; // the first packet of a write is placed last
+    unsigned scrambled_writes = 0; // number of the packet of a write that is placed last; 0: none
     std::vector<PortDescription> ports;
 };
 

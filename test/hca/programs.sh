@@ -80,6 +80,65 @@ hca_flap() {
     done
 }
 
+# hca_fault_program SEED: a random fault program. A job of four ranks whose data is checked runs
+# while ports go down and up, devices fall silent, and packets are lost, as the seed says. At any
+# time the devices of one name (v0 or v1) are without a fault but for loss, so that every two hosts
+# have a way. The log names the faults.
+hca_fault_program() {
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local seed=$1 faults status settings
+    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$$.topology
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program
+    local -a choices=('' 'max_inline=0' 'max_sge=2 max_reads=1' 'max_srq=0'
+        'in_order=0 scrambled_writes=1')
+    RANDOM=$seed
+    settings=${choices[RANDOM % ${#choices[@]}]}
+    printf 'seed %s: %s\n' "$seed" "${settings:-usual devices}"
+    sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    hca_random_faults "$control" "$seed" &
+    faults=$!
+    LD_LIBRARY_PATH=$hca_library run_mpi 120 4 "${adaptib_mca[@]}" \
+        "$build_root/release/test/mpi/random_traffic" "$seed" 400
+    status=$?
+    kill "$faults" 2>/dev/null
+    wait "$faults" 2>/dev/null
+    rm -f "$ADAPTIB_HCA_FABRIC" "$ADAPTIB_HCA_TOPOLOGY"
+    return "$status"
+}
+
+# hca_random_faults CONTROL SEED: rounds of faults, until it is killed
+hca_random_faults() {
+    local round host device kind
+    local -a kinds=(down down silent)
+    RANDOM=$(($2 + 1))
+    sleep 0.$((RANDOM % 9 + 1))
+    for ((round = 0; round < 40; ++round)); do
+        device=v$((RANDOM % 2)):1
+        hca_fault_step "$1" {a,b,c,d}/v{0,1}:1 loss $((RANDOM % 3 * 300))
+        for host in a b c d; do
+            kind=${kinds[RANDOM % 3]}
+            [ $((RANDOM % 2)) = 0 ] || hca_fault_step "$1" "$host/$device" "$kind"
+        done
+        sleep 0.$((RANDOM % 9 + 1))
+        hca_fault_step "$1" {a,b,c,d}/"$device" up
+        sleep 1.$((RANDOM % 9))
+    done
+}
+
+# hca_fault_step CONTROL PORT... FAULT: sets a fault of ports, and says so
+hca_fault_step() {
+    local control=$1 word ports=()
+    shift
+    for word in "$@"; do
+        [[ $word == */* ]] && ports+=("$word")
+    done
+    printf '%s %s\n' "${EPOCHREALTIME}" "$*"
+    for word in "${ports[@]}"; do
+        "$control" "$word" "${@:${#ports[@]}+1}" || return
+    done
+}
+
 # hca_ucx TEST: a test of UCX between two hosts, over reliable connections and datagrams
 hca_ucx() {
     local -x LD_LIBRARY_PATH=$hca_library UCX_NET_DEVICES=v0:1 UCX_TLS=rc_verbs,ud_verbs,self server

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Devices of the virtual adapter, seen through libibverbs: limits, P_Key tables, switches.
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "unit/adapter/text_topology.h"
+
+namespace adaptib::hca {
+namespace {
+
+constexpr std::size_t kMtu = 256;                 // of the paths
+constexpr std::uint16_t kLids[] = {4, 8, 12, 16}; // of v0 to v3
+
+// The library reads the variables once, at its first use.
+class Hosts : public ::testing::Environment {
+public:
+    void SetUp() override {
+        file_ = std::make_unique<TextTopology>(R"(
+host a
+    device v0 max_sge=3 max_inline=40 max_reads=2 max_qp=2 max_qp_wr=50 max_cqe=60 max_srq=1
+        port lid=4 pkeys=0x8001,0x0002,0x0003,0x7fff
+    device v1 max_srq=0 in_order=0 scrambled_writes=1
+        port lid=8 pkeys=0x7fff,0x0001,0x8002,0x0003
+    device v2
+        port lid=12 pkeys=0x8001
+    device v3 scrambled_writes=2
+        port lid=16 pkeys=0x8001
+host b
+    device v0
+        port lid=20
+)");
+        fabric_ = file_->path() + ".fabric";
+        setenv("ADAPTIB_HCA_TOPOLOGY", file_->path().c_str(), 1);
+        setenv("ADAPTIB_HCA_FABRIC", fabric_.c_str(), 1);
+        setenv("ADAPTIB_HCA_HOST", "a", 1);
+    }
+    void TearDown() override {
+        std::remove(fabric_.c_str());
+        file_.reset();
+    }
+
+private:
+    std::unique_ptr<TextTopology> file_;
+    std::string fabric_;
+};
+[[maybe_unused]] const auto* const hosts = ::testing::AddGlobalTestEnvironment(new Hosts);
+
+template <typename Object, auto destroy> struct Destroy {
+    void operator()(Object* object) const { EXPECT_EQ(destroy(object), 0); }
+};
+template <typename Object, auto destroy>
+using Owned = std::unique_ptr<Object, Destroy<Object, destroy>>;
+using Cq = Owned<ibv_cq, ibv_destroy_cq>;
+using Qp = Owned<ibv_qp, ibv_destroy_qp>;
+using Srq = Owned<ibv_srq, ibv_destroy_srq>;
+using Mr = Owned<ibv_mr, ibv_dereg_mr>;
+
+// An open device, by its number on the host.
+class Opened {
+public:
+    explicit Opened(int device) : lid(kLids[device]) {
+        int count = 0;
+        ibv_device** const list = ibv_get_device_list(&count);
+        EXPECT_EQ(count, 4) << "those of this host";
+        context.reset(ibv_open_device(list[device]));
+        ibv_free_device_list(list);
+        pd.reset(ibv_alloc_pd(context.get()));
+        cq.reset(ibv_create_cq(context.get(), 50, nullptr, nullptr, 0));
+        EXPECT_NE(cq, nullptr);
+    }
+
+    ibv_qp_init_attr usual() const {
+        ibv_qp_init_attr init{};
+        init.send_cq = init.recv_cq = cq.get();
+        init.cap = {16, 16, 1, 1, 0};
+        init.qp_type = IBV_QPT_RC;
+        return init;
+    }
+    Qp queue_pair() const {
+        ibv_qp_init_attr init = usual();
+        return Qp(ibv_create_qp(pd.get(), &init));
+    }
+    // Error of a queue pair that has `value` in the place of one of the usual capacities.
+    int error_of(std::uint32_t ibv_qp_cap::*capacity, std::uint32_t value) const {
+        ibv_qp_init_attr init = usual();
+        init.cap.*capacity = value;
+        errno = 0;
+        return Qp(ibv_create_qp(pd.get(), &init)) == nullptr ? errno : 0;
+    }
+    Mr registered(void* memory, std::size_t bytes) const {
+        return Mr(
+            ibv_reg_mr(pd.get(), memory, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    }
+
+    const std::uint16_t lid;
+    Owned<ibv_context, ibv_close_device> context;
+    Owned<ibv_pd, ibv_dealloc_pd> pd;
+    Cq cq;
+};
+
+// Connects a queue pair with another device's. Returns the error of the first step that fails.
+int connect(ibv_qp* qp, std::uint16_t pkey_index, std::uint16_t lid, std::uint32_t number) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.pkey_index = pkey_index;
+    attributes.port_num = 1;
+    attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    if (const int error = ibv_modify_qp(
+            qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+        error != 0) {
+        return error;
+    }
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.path_mtu = IBV_MTU_256;
+    attributes.dest_qp_num = number;
+    attributes.max_dest_rd_atomic = 1;
+    attributes.min_rnr_timer = 1;
+    attributes.ah_attr.dlid = lid;
+    attributes.ah_attr.port_num = 1;
+    if (const int error =
+            ibv_modify_qp(qp, &attributes,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        error != 0) {
+        return error;
+    }
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.timeout = 8; // 1 ms
+    attributes.retry_cnt = 1;
+    attributes.rnr_retry = 1;
+    attributes.max_rd_atomic = 1;
+    return ibv_modify_qp(qp, &attributes,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+// A queue pair of each of two devices, which use entries of their ports' P_Key tables.
+class Pair {
+public:
+    Pair(const Opened& from, std::uint16_t from_pkey, const Opened& to, std::uint16_t to_pkey)
+        : from_(from), source_(from.queue_pair()), target_(to.queue_pair()) {
+        EXPECT_EQ(connect(source_.get(), from_pkey, to.lid, target_->qp_num), 0);
+        EXPECT_EQ(connect(target_.get(), to_pkey, from.lid, source_->qp_num), 0);
+    }
+
+    ibv_qp* target() const { return target_.get(); }
+
+    void post_write(const std::vector<std::uint8_t>& data, const ibv_mr& local,
+                    const ibv_mr& remote) const {
+        ibv_sge piece{reinterpret_cast<std::uintptr_t>(data.data()),
+                      static_cast<std::uint32_t>(data.size()), local.lkey};
+        ibv_send_wr work{};
+        work.sg_list = &piece;
+        work.num_sge = 1;
+        work.opcode = IBV_WR_RDMA_WRITE;
+        work.send_flags = IBV_SEND_SIGNALED;
+        work.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(remote.addr);
+        work.wr.rdma.rkey = remote.rkey;
+        ibv_send_wr* bad = nullptr;
+        ASSERT_EQ(ibv_post_send(source_.get(), &work, &bad), 0);
+    }
+    ibv_wc_status completed() const {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        ibv_wc wc{};
+        while (ibv_poll_cq(from_.cq.get(), 1, &wc) == 0) {
+            if (std::chrono::steady_clock::now() > end) {
+                ADD_FAILURE() << "no completion";
+                return IBV_WC_GENERAL_ERR;
+            }
+        }
+        return wc.status;
+    }
+
+private:
+    const Opened& from_;
+    Qp source_;
+    Qp target_;
+};
+
+// Status of a short write between two entries of P_Key tables.
+ibv_wc_status between(std::uint16_t from_pkey, std::uint16_t to_pkey) {
+    const Opened from(0);
+    const Opened to(1);
+    const std::vector<std::uint8_t> data(8, 7);
+    std::vector<std::uint8_t> memory(8);
+    const Mr local = from.registered(const_cast<std::uint8_t*>(data.data()), data.size());
+    const Mr remote = to.registered(memory.data(), memory.size());
+    const Pair pair(from, from_pkey, to, to_pkey);
+    pair.post_write(data, *local, *remote);
+    const ibv_wc_status status = pair.completed();
+    EXPECT_EQ(memory == data, status == IBV_WC_SUCCESS);
+    return status;
+}
+
+TEST(AdapterDevice, LimitsAreReported) {
+    const Opened device(0);
+    ibv_device_attr attributes{};
+    ASSERT_EQ(ibv_query_device(device.context.get(), &attributes), 0);
+    EXPECT_EQ(attributes.max_sge, 3);
+    EXPECT_EQ(attributes.max_qp_rd_atom, 2);
+    EXPECT_EQ(attributes.max_qp, 2);
+    EXPECT_EQ(attributes.max_qp_wr, 50);
+    EXPECT_EQ(attributes.max_cqe, 60);
+    EXPECT_EQ(attributes.max_srq, 1);
+    EXPECT_EQ(attributes.max_pkeys, 4);
+}
+
+TEST(AdapterDevice, CapacitiesOfAQueuePair) {
+    const Opened device(0);
+    const struct {
+        std::uint32_t ibv_qp_cap::*capacity;
+        std::uint32_t most;
+    } cases[] = {
+        {&ibv_qp_cap::max_send_sge, 3},     {&ibv_qp_cap::max_recv_sge, 3},
+        {&ibv_qp_cap::max_send_wr, 50},     {&ibv_qp_cap::max_recv_wr, 50},
+        {&ibv_qp_cap::max_inline_data, 40},
+    };
+    for (const auto& one : cases) {
+        EXPECT_EQ(device.error_of(one.capacity, one.most), 0) << one.most;
+        EXPECT_EQ(device.error_of(one.capacity, one.most + 1), EINVAL) << one.most;
+    }
+}
+
+TEST(AdapterDevice, QueuePairsAreCountedPerDevice) {
+    const Opened device(0);
+    const Opened other(1);
+    const Qp elsewhere = other.queue_pair();
+    const Qp first = device.queue_pair();
+    Qp second = device.queue_pair();
+    EXPECT_NE(second, nullptr) << "the other device's does not count";
+    errno = 0;
+    EXPECT_EQ(device.queue_pair(), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_NE(other.queue_pair(), nullptr);
+    second.reset();
+    EXPECT_NE(device.queue_pair(), nullptr) << "a place is free again";
+}
+
+TEST(AdapterDevice, EntriesOfACompletionQueue) {
+    const Opened device(0);
+    EXPECT_NE(Cq(ibv_create_cq(device.context.get(), 60, nullptr, nullptr, 0)), nullptr);
+    errno = 0;
+    EXPECT_EQ(ibv_create_cq(device.context.get(), 61, nullptr, nullptr, 0), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ibv_resize_cq(device.cq.get(), 61), EINVAL);
+}
+
+TEST(AdapterDevice, SharedReceiveQueues) {
+    const Opened device(0);
+    const Opened without(1);
+    ibv_srq_init_attr init{nullptr, {10, 1, 0}};
+    Srq only(ibv_create_srq(device.pd.get(), &init));
+    ASSERT_NE(only, nullptr);
+    errno = 0;
+    EXPECT_EQ(ibv_create_srq(device.pd.get(), &init), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    only.reset();
+    EXPECT_NE(Srq(ibv_create_srq(device.pd.get(), &init)), nullptr);
+    EXPECT_EQ(ibv_create_srq(without.pd.get(), &init), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST(AdapterDevice, PkeyTable) {
+    const Opened device(0);
+    const std::uint16_t table[] = {0x8001, 0x0002, 0x0003, 0x7fff};
+    for (int index = 0; index < 4; ++index) {
+        __be16 pkey = 0;
+        ASSERT_EQ(ibv_query_pkey(device.context.get(), 1, index, &pkey), 0);
+        EXPECT_EQ(ntohs(pkey), table[index]);
+        EXPECT_EQ(ibv_get_pkey_index(device.context.get(), 1, pkey), index);
+    }
+    __be16 pkey = 0;
+    EXPECT_NE(ibv_query_pkey(device.context.get(), 1, 4, &pkey), 0) << "behind the table";
+    EXPECT_NE(ibv_query_pkey(device.context.get(), 1, -1, &pkey), 0);
+    EXPECT_NE(ibv_query_pkey(device.context.get(), 2, 0, &pkey), 0) << "no such port";
+    EXPECT_EQ(ibv_get_pkey_index(device.context.get(), 1, htons(0x8002)), -1)
+        << "full and limited members are different entries";
+    const Qp qp = device.queue_pair();
+    EXPECT_EQ(connect(qp.get(), 4, 8, 1), EINVAL) << "behind the table";
+}
+
+// IBA vol. 1, 10.9.3: the same partition, and not both limited members.
+TEST(AdapterDevice, Partitions) {
+    EXPECT_EQ(between(0, 1), IBV_WC_SUCCESS) << "full and limited";
+    EXPECT_EQ(between(1, 2), IBV_WC_SUCCESS) << "limited and full";
+    EXPECT_EQ(between(2, 3), IBV_WC_RETRY_EXC_ERR) << "both limited";
+    EXPECT_EQ(between(0, 2), IBV_WC_RETRY_EXC_ERR) << "another partition";
+}
+
+// Writes a megabyte until its third packet is seen before the one at `late_at`. Returns whether that
+// happened.
+bool packet_is_late(int target, std::size_t late_at, int attempts) {
+    constexpr std::size_t kBytes = 1 << 20;
+    const Opened from(2);
+    const Opened to(target);
+    const std::vector<std::uint8_t> data(kBytes, 0xa5);
+    std::vector<std::uint8_t> memory(kBytes);
+    const Mr local = from.registered(const_cast<std::uint8_t*>(data.data()), kBytes);
+    const Mr remote = to.registered(memory.data(), kBytes);
+    const std::uint16_t target_pkey = target == 1 ? 1 : 0;
+    const Pair pair(from, 0, to, target_pkey);
+    std::atomic_ref<std::uint8_t> early(memory[late_at]);
+    std::atomic_ref<std::uint8_t> third(memory[2 * kMtu]);
+    bool late = false;
+    for (int attempt = 0; attempt < attempts && !late; ++attempt) {
+        std::fill(memory.begin(), memory.end(), 0);
+        pair.post_write(data, *local, *remote);
+        while (third.load(std::memory_order_acquire) == 0) {
+        }
+        late = early.load() == 0;
+        EXPECT_EQ(pair.completed(), IBV_WC_SUCCESS);
+        EXPECT_EQ(memory, data);
+    }
+    return late;
+}
+
+TEST(AdapterDevice, ScrambledWrites) {
+    EXPECT_TRUE(packet_is_late(1, 0, 200)) << "scrambled_writes=1";
+    EXPECT_FALSE(packet_is_late(1, kMtu, 20)) << "only the first";
+    EXPECT_TRUE(packet_is_late(3, kMtu, 200)) << "scrambled_writes=2";
+    EXPECT_FALSE(packet_is_late(3, 0, 20)) << "only the second";
+    EXPECT_FALSE(packet_is_late(2, 0, 20)) << "the default";
+}
+
+TEST(AdapterDevice, AnswerAboutTheOrder) {
+    const Opened scrambled(1);
+    const Opened usual(2);
+    EXPECT_EQ(ibv_query_qp_data_in_order(scrambled.queue_pair().get(), IBV_WR_RDMA_WRITE, 0), 0);
+    EXPECT_EQ(ibv_query_qp_data_in_order(usual.queue_pair().get(), IBV_WR_RDMA_WRITE, 0), 1);
+}
+
+} // namespace
+} // namespace adaptib::hca
