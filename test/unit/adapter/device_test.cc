@@ -301,8 +301,8 @@ TEST(AdapterDevice, Partitions) {
     EXPECT_EQ(between(0, 2), IBV_WC_RETRY_EXC_ERR) << "another partition";
 }
 
-// Writes a megabyte until its third packet is seen before the one at `late_at`. Returns whether that
-// happened.
+// Writes a megabyte until its third packet is seen before the one at `late_at`. Returns whether
+// that happened.
 bool packet_is_late(int target, std::size_t late_at, int attempts) {
     constexpr std::size_t kBytes = 1 << 20;
     const Opened from(2);

@@ -20,6 +20,7 @@ class Numbers final : public LateEndpoints {
     }
     std::uint32_t asked_for_impl() override { return 0; }
     void announce_impl(std::uint32_t, const RailAddress&) override {}
+    void listen_impl(Asked) override {}
 };
 
 ProcessAddress first_address() {
