@@ -2,6 +2,7 @@
 // Senders of active messages and lost processes at endpoints that only receive: the data attached
 // to a process is found at each of them.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -86,6 +87,7 @@ private:
                         .send(*here, 7, contiguous(&word, sizeof word), request.user, complete)
                         .ok());
         ASSERT_TRUE(run_both([&] {
+            others_->clock.advance(std::chrono::microseconds{10}); // looks for the endpoint again
             return (complete || request.done) && listeners_[mine].senders.size() > before;
         }));
     }

@@ -7,6 +7,7 @@
 // May touch: the C interface, base/parameters.h, gtest.
 #pragma once
 
+#include <chrono>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,7 +34,7 @@ class ProcessCore : public testing::Test {
 protected:
     static constexpr std::uint64_t kJob = 7;
     static constexpr std::uint64_t kSelf = kJob << 32 | 90;
-    static constexpr int kPasses = 200'000;
+    static constexpr std::chrono::seconds kPatience{20};
 
     struct Message {
         opal_common_adaptib_severity_t severity;
@@ -75,10 +76,13 @@ protected:
     }
     // Makes progress until `condition`; false if it does not come true in many passes.
     bool run(const std::function<bool()>& condition) {
-        for (int pass = 0; pass < kPasses && !condition(); ++pass) {
+        const auto end = std::chrono::steady_clock::now() + kPatience;
+        bool good = condition();
+        while (!good && std::chrono::steady_clock::now() < end) {
             opal_common_adaptib_progress(core_);
+            good = condition();
         }
-        return condition();
+        return good;
     }
     // Expects one message, of that severity, with these parts.
     void expect_message(opal_common_adaptib_severity_t severity,
