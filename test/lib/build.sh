@@ -135,8 +135,8 @@ group_sources_of() {
 }
 
 # precompile: compiles standard.h for the build in this directory if that uses clang, and if clang
-# or the flags have changed: once for the core and once for the tests; clang takes the one that
-# fits. Sets precompiled to the arguments with which make uses it. Within a group, a local variable
+# or the flags have changed: once for the core, which alone counts what fuzzing covers, once for the
+# simulator and once for the tests; clang takes the one that fits. Sets precompiled to the arguments with which make uses it. Within a group, a local variable
 # may have the name of another source's constant; gcc looks for shadows in each source.
 precompile() {
     local key header=$PWD/precompiled/standard.h
@@ -146,6 +146,7 @@ precompile() {
     if [ "$(cat precompiled/key 2>/dev/null)" != "$key" ]; then
         rm -rf precompiled && mkdir -p "$header.gch" && cp "$top/test/lib/standard.h" "$header" &&
             precompile_for opal/mca/common/adaptib "$header.gch/core" -fPIC -DPIC &&
+            precompile_for simulator "$header.gch/simulator" -fPIC -DPIC &&
             precompile_for test "$header.gch/test" &&
             printf '%s\n' "$key" >precompiled/key || return 1
     fi
