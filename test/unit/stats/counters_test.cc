@@ -178,7 +178,7 @@ TEST(Counters, TheReportSaysWhoAndEveryNumberInItsPlace) {
     for (std::size_t i = 0; i < kCount; ++i) {
         words[i] = 1000000007 + 1000003 * i; // each one is recognizable
     }
-    std::memcpy(&counters, words, sizeof words);
+    std::memcpy(static_cast<void*>(&counters), words, sizeof words);
     counters.rdma_write_bytes = UINT64_MAX;
     const std::string report = traffic_report(counters, "process 3 on node-17");
     EXPECT_EQ(report.find("adaptib report of process 3 on node-17\n"), 0u) << report;
@@ -237,7 +237,7 @@ TEST(Counters, TheLargestNumbersFitIntoTheReport) {
     Counters counters;
     std::uint64_t words[kCount];
     std::memset(words, 0xff, sizeof words);
-    std::memcpy(&counters, words, sizeof words);
+    std::memcpy(static_cast<void*>(&counters), words, sizeof words);
     const std::string report = traffic_report(counters, "process 4294967295 on a host");
     std::size_t found = 0;
     for (std::size_t at = 0; (at = report.find("18446744073709551615", at)) != std::string::npos;
