@@ -188,7 +188,7 @@ TEST(AdapterTopology, NumberOfPorts) {
     EXPECT_EQ(complaint(one_device), ":257: at most 512 ports are possible, and 254 of a device");
 }
 
-// What a broken file yields is a topology or a complaint with a reason.
+// A broken file yields a topology, or a complaint with a reason.
 TEST(AdapterTopology, BrokenAtRandom) {
     Random random(38);
     unsigned refused = 0;

@@ -23,7 +23,7 @@ namespace {
 
 class IdleEndpoints : public Endpoints {
 protected:
-    // What the process takes with so many endpoints.
+    // Memory and the like that the process takes with so many endpoints.
     Resources cost_of(int endpoints) {
         process_parameters().endpoints = endpoints;
         const Resources before = resources_now();

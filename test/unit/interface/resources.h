@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this process holds of the system: bytes of the heap, memory of shared segments, descriptors
-// and threads.
+// Resources of the system that this process holds: bytes of the heap, memory of shared segments,
+// descriptors and threads.
 //
 // Purpose: the difference of two counts is what something costs that was made between them.
 // Threads: other threads must not allocate meanwhile.

@@ -46,4 +46,10 @@ inline std::string rank_text(std::uint64_t name) {
            (endpoint > 0 ? " (endpoint " + std::to_string(endpoint) + ")" : "");
 }
 
+// Same with its kind, and with the job if that was spawned: "rank 12", "job 2 rank 12".
+inline std::string rank_name(std::uint64_t name) {
+    const std::uint64_t job = spawned_job_of(name);
+    return (job > 0 ? "job " + std::to_string(job) + " " : "") + "rank " + rank_text(name);
+}
+
 } // namespace adaptib

@@ -141,15 +141,21 @@ bool share_counters(std::uint64_t name) {
     return true; // the descriptor stays open: others find the file by it
 }
 
-std::uint64_t process_value(const opal_common_adaptib_counter_t& row) {
-    const std::ptrdiff_t place = row.value - reinterpret_cast<const std::uint64_t*>(&g_counters[0]);
+std::uint64_t live_value(const std::byte* pages, std::size_t row) {
     std::uint64_t value = 0;
-    for (OfEndpoint& endpoint : g_counters) {
-        std::uint64_t& counter = reinterpret_cast<std::uint64_t*>(&endpoint)[place];
-        const std::uint64_t its = std::atomic_ref(counter).load(std::memory_order_relaxed);
-        value = row.kind == OPAL_COMMON_ADAPTIB_VALUE ? std::max(value, its) : value + its;
+    for (std::uint32_t endpoint = 0; endpoint < kMaxEndpoints; ++endpoint) {
+        const auto* values =
+            reinterpret_cast<const std::uint64_t*>(pages + live_counters_offset(endpoint));
+        const std::uint64_t its = __atomic_load_n(values + row, __ATOMIC_RELAXED);
+        value = kTable[row].kind == OPAL_COMMON_ADAPTIB_VALUE ? std::max(value, its) : value + its;
     }
     return value;
+}
+
+std::uint64_t process_value(const opal_common_adaptib_counter_t& row) {
+    const auto place = row.value - reinterpret_cast<const std::uint64_t*>(&g_counters[0]);
+    return live_value(reinterpret_cast<const std::byte*>(&g_pages),
+                      static_cast<std::size_t>(place));
 }
 
 std::string traffic_report(const Counters& c, const std::string& who) {

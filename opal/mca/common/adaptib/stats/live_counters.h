@@ -36,6 +36,10 @@ constexpr std::size_t kLiveBytes = live_counters_offset(kMaxEndpoints);
 // Tells tables of counters apart: a reader needs the same one.
 std::uint64_t live_table_key();
 
+// Returns the value of a row for a whole process: the sum over its endpoints, or of a VALUE the
+// largest one. `pages`: the file, mapped.
+std::uint64_t live_value(const std::byte* pages, std::size_t row);
+
 // Moves the counters of this process into the file, once. Returns false if there is none, since the
 // system has no such files, pages are longer, or no file descriptor is left; nobody can watch then.
 bool share_counters(std::uint64_t name);

@@ -59,7 +59,7 @@ enum class TraceKind : std::uint8_t {
 #undef ADAPTIB_TRACE_KIND
 };
 
-// What an event is about. Unknown: 0, kNoRail.
+// The peer, rail and value that an event is about. Unknown: 0, kNoRail.
 struct TraceSubject {
     static constexpr std::uint8_t kNoRail = 0xff;
 

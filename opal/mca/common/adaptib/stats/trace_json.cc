@@ -44,11 +44,6 @@ std::uint32_t viewer_process(std::uint64_t name) {
     return static_cast<std::uint32_t>(spawned_job_of(name)) * kRanksOfAJob + rank_of(name);
 }
 
-std::string rank_name(std::uint64_t name) {
-    const std::uint64_t job = spawned_job_of(name);
-    return (job > 0 ? "job " + std::to_string(job) + " " : "") + "rank " + rank_text(name);
-}
-
 // Writes one event a line, so that tools which read line by line can read long traces, too.
 class Writer {
 public:

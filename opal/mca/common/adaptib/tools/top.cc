@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cinttypes>
 #include <cstdint>
@@ -70,7 +69,11 @@ public:
     }
     LiveCounters(LiveCounters&& other) noexcept
         : pid_(other.pid_), base_(std::exchange(other.base_, nullptr)) {}
-    LiveCounters& operator=(LiveCounters&&) = delete;
+    LiveCounters& operator=(LiveCounters&& other) noexcept {
+        std::swap(pid_, other.pid_);
+        std::swap(base_, other.base_);
+        return *this;
+    }
 
     // Returns false for the pages of a forked child's parent.
     bool belongs_to_process() const {
@@ -81,17 +84,7 @@ public:
     std::uint64_t name() const { return header().name; }
 
     // The value of a row for the whole process.
-    std::uint64_t value(std::size_t row) const {
-        const bool largest = counter_table()[row].kind == OPAL_COMMON_ADAPTIB_VALUE;
-        std::uint64_t all = 0;
-        for (std::uint32_t endpoint = 0; endpoint < kMaxEndpoints; ++endpoint) {
-            const auto* values =
-                reinterpret_cast<std::uint64_t*>(base_ + live_counters_offset(endpoint));
-            const std::uint64_t its = __atomic_load_n(values + row, __ATOMIC_RELAXED);
-            all = largest ? std::max(all, its) : all + its;
-        }
-        return all;
-    }
+    std::uint64_t value(std::size_t row) const { return live_value(base_, row); }
 
 private:
     const LiveHeader& header() const { return *reinterpret_cast<const LiveHeader*>(base_); }
@@ -123,20 +116,10 @@ Found find(const Options& options) {
                                ++found.foreign;
                            }
                        });
-    std::vector<std::size_t> order(found.processes.size());
-    for (std::size_t i = 0; i < order.size(); ++i) {
-        order[i] = i;
-    }
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        const LiveCounters& one = found.processes[a];
-        const LiveCounters& other = found.processes[b];
-        return std::pair(one.name(), one.pid()) < std::pair(other.name(), other.pid());
-    });
-    std::vector<LiveCounters> sorted;
-    for (const std::size_t i : order) {
-        sorted.push_back(std::move(found.processes[i]));
-    }
-    found.processes = std::move(sorted);
+    std::sort(found.processes.begin(), found.processes.end(),
+              [](const LiveCounters& one, const LiveCounters& other) {
+                  return std::pair(one.name(), one.pid()) < std::pair(other.name(), other.pid());
+              });
     return found;
 }
 
@@ -172,7 +155,7 @@ struct Column {
     std::vector<std::size_t> rows;
 };
 
-std::vector<Column> columns() {
+const std::vector<Column>& columns() {
     const auto rows = [](std::initializer_list<const char*> names) {
         std::vector<std::size_t> all;
         for (const char* name : names) {
@@ -180,7 +163,7 @@ std::vector<Column> columns() {
         }
         return all;
     };
-    return {
+    static const std::vector<Column> made{
         {"sent/s", true, 1, rows({"datagram_sent", "ring_sent", "self_sent"})},
         {"recv/s", true, 1, rows({"datagram_received", "ring_received"})},
         {"MB/s", true, 1e6, rows({"datagram_sent_bytes", "ring_sent_bytes"})},
@@ -192,12 +175,7 @@ std::vector<Column> columns() {
         {"conn.", false, 1, rows({"connections_open"})},
         {"failed", false, 1, rows({"paths_failed"})},
         {"repairs", false, 1, rows({"repairs"})}};
-}
-
-std::string name_text(std::uint64_t name) {
-    const std::uint64_t job = spawned_job_of(name);
-    return (job > 0 ? "job " + std::to_string(job) + " " : "") + "rank " +
-           std::to_string(rank_of(name));
+    return made;
 }
 
 double rate(std::uint64_t before, std::uint64_t now, double seconds) {
@@ -207,7 +185,7 @@ double rate(std::uint64_t before, std::uint64_t now, double seconds) {
 void show_line(const LiveCounters& process, const Sample& before, const Sample& now,
                std::FILE* out) {
     const double seconds = Seconds(now.when - before.when).count();
-    std::fprintf(out, "%-14s %8u", name_text(process.name()).c_str(), process.pid());
+    std::fprintf(out, "%-14s %8u", rank_name(process.name()).c_str(), process.pid());
     for (const Column& column : columns()) {
         double value = 0;
         for (const std::size_t row : column.rows) {
@@ -229,7 +207,7 @@ void show_head(std::FILE* out) {
 
 void show_changes(const LiveCounters& process, const Sample& before, const Sample& now,
                   std::FILE* out) {
-    std::fprintf(out, "%s, pid %u\n", name_text(process.name()).c_str(), process.pid());
+    std::fprintf(out, "%s, pid %u\n", rank_name(process.name()).c_str(), process.pid());
     const double seconds = Seconds(now.when - before.when).count();
     for (std::size_t row = 0; row < counter_table().size(); ++row) {
         const auto& about = counter_table()[row];
