@@ -3,6 +3,8 @@
 #include "stats/trace.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include "adaptib_config.h"
 #include "base/process_name.h"
+#include "base/text_file.h"
 #include "stats/trace_json.h"
 
 namespace adaptib {
@@ -155,6 +158,28 @@ TEST_F(TraceJson, EndpointsHaveTracksOfTheirOwn) {
 TEST_F(TraceJson, AFileThatCannotBeWrittenIsTold) {
     EXPECT_FALSE(write_trace_file("/no/such/directory/trace.json", {}));
     EXPECT_EQ(errno, ENOENT);
+}
+
+TEST_F(TraceJson, AFileIsNotMadeLargerThanTheLimit) { // the system would end the process
+    const std::string path = testing::TempDir() + "trace-" + std::to_string(getpid()) + ".json";
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    rlimit small = before;
+    small.rlim_cur = 64;
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    errno = 0;
+    const bool trace = write_trace_file(path, {});
+    const int refusal = errno;
+    const bool text = write_text_file(path, std::string(65, 'x'));
+    const int text_refusal = errno;
+    const bool fits = write_text_file(path, std::string(64, 'x'));
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_FALSE(trace);
+    EXPECT_EQ(refusal, EFBIG);
+    EXPECT_FALSE(text);
+    EXPECT_EQ(text_refusal, EFBIG);
+    EXPECT_TRUE(fits);
+    unlink(path.c_str());
 }
 
 } // namespace

@@ -4,13 +4,20 @@
 // May touch: the C library.
 #pragma once
 
+#include <cerrno>
 #include <cstdio>
 #include <string>
+
+#include "base/file_limit.h"
 
 namespace adaptib {
 
 // Replaces the file's content. Returns false, and sets errno, if not all could be written.
 inline bool write_text_file(const std::string& path, const std::string& text) {
+    if (text.size() > file_limit()) {
+        errno = EFBIG;
+        return false;
+    }
     std::FILE* const file = std::fopen(path.c_str(), "w");
     if (file == nullptr) {
         return false;

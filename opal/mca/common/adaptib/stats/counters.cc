@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdio>
 
+#include "base/file_limit.h"
 #include "base/process_name.h"
 #include "stats/live_counters.h"
 
@@ -120,7 +121,9 @@ bool share_counters(std::uint64_t name) {
         return true;
     }
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    if (reinterpret_cast<std::uintptr_t>(&g_pages) % page != 0 || kLiveBytes % page != 0) {
+    const bool whole_pages =
+        reinterpret_cast<std::uintptr_t>(&g_pages) % page == 0 && kLiveBytes % page == 0;
+    if (!whole_pages || kLiveBytes > file_limit()) {
         return false;
     }
     const int fd = memfd_create(kLiveCountersFile, MFD_CLOEXEC | MFD_ALLOW_SEALING);

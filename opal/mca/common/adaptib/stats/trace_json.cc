@@ -2,6 +2,7 @@
 #include "stats/trace_json.h"
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "adaptib_config.h"
+#include "base/file_limit.h"
 #include "base/json_writer.h"
 #include "base/process_name.h"
 
@@ -181,11 +183,18 @@ bool write_trace_file(const std::string& path, std::span<const TraceOfProcess> p
     if (file == nullptr) {
         return false;
     }
+    Bytes size = 0;
     bool written = true;
     write_trace_json(processes, [&](const std::string& text) {
-        written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+        size += text.size();
+        written = written && size <= file_limit() &&
+                  std::fwrite(text.data(), 1, text.size(), file) == text.size();
     });
-    return std::fclose(file) == 0 && written;
+    const bool closed = std::fclose(file) == 0;
+    if (size > file_limit()) {
+        errno = EFBIG;
+    }
+    return closed && written;
 }
 
 } // namespace adaptib

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <new>
 #include <utility>
 
+#include "base/file_limit.h"
 #include "fabric/shm/late_endpoints.h"
 #include "fabric/shm/opening.h"
 #include "fabric/shm/process.h"
@@ -46,15 +46,6 @@ bool owner_alive(const ProducerSlot& slot, std::uint64_t owner) {
                                     ? process_start_time(pid)
                                     : slot.start_time.load(std::memory_order_relaxed);
     return process_alive(pid, start);
-}
-
-// Largest file that this process may have; growing a file beyond it raises a signal.
-Bytes file_limit() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-        return ~Bytes{0};
-    }
-    return limit.rlim_cur;
 }
 
 } // namespace
