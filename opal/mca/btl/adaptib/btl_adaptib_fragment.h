@@ -66,8 +66,8 @@ mca_btl_adaptib_region_of(mca_btl_base_registration_handle_t *handle)
     if (NULL == handle) {
         return NULL;
     }
-    memory = (mca_btl_adaptib_memory_t *) ((char *) handle
-                                           - offsetof(mca_btl_adaptib_memory_t, handle));
+    memory =
+        (mca_btl_adaptib_memory_t *) ((char *) handle - offsetof(mca_btl_adaptib_memory_t, handle));
     OPAL_COMMON_ADAPTIB_SEEN(memory); /* another thread may have registered it */
     return memory->region;
 }

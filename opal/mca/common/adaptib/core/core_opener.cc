@@ -234,6 +234,7 @@ void CoreOpener::open_protocol(std::uint32_t depth) {
     protocol.block_bytes = parameters_.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters_.block_depth);
     protocol.clock = environment_.clock;
+    protocol.lock = environment_.lock;
     const bool cached = wants_registration_cache(parameters_, rails()) &&
                         environment_.watch_memory && environment_.watch_memory();
     protocol.registration_cache = cached ? parameters_.registration_cache : 0;
