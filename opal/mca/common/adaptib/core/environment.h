@@ -52,7 +52,7 @@ struct CoreEnvironment {
     // Costs of copied and gathered messages. Empty: measured if `timed`, else assumed.
     std::function<GatherCosts()> gather_costs;
     // Returns true if ExposedMemory::forget() will be called for memory that is unmapped.
-    // Called if registrations are to be cached. Empty: no.
+    // Called if registrations are to be cached, before a device's fabric has threads. Empty: no.
     std::function<bool()> watch_memory;
     MeasureOptions measure;
 
