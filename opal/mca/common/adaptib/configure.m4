@@ -112,7 +112,7 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
 
     AS_IF([test "$adaptib_standalone" = yes],
           [common_adaptib_libdir=$opallibdir
-           common_adaptib_bindir=$opallibdir
+           common_adaptib_bindir=$adaptib_tool_dir
            common_adaptib_CPPFLAGS=
            common_adaptib_mca_CPPFLAGS="-I\$(top_srcdir) $adaptib_ompi_CPPFLAGS"
            common_adaptib_mca_CFLAGS="-std=gnu11 -fvisibility=hidden $adaptib_ompi_CFLAGS"
