@@ -7,6 +7,7 @@ Runs test/mpi's program `pingpong`, which checks its data, under mpirun as a use
 environment is that of test/run.
 """
 
+import base64
 import json
 import os
 import re
@@ -76,7 +77,21 @@ def directories(work):
         data = json.load(file)
     check(data["rank"] == 1 and data["counters"]["ring_sent_bytes"]["unit"] == "bytes",
           "the JSON has rank, counters and units")
+    check_peers(first)
     tools(first, second, work)
+
+
+def check_peers(directory):
+    """The rows on peers are parts of the counters."""
+    for rank in range(3):
+        with open(os.path.join(directory, f"rank-{rank}.json"), encoding="utf-8") as file:
+            data = json.load(file)
+        peers = data["peers"]
+        check({row["rank"] for row in peers} == {0, 1, 2} - {rank}
+              and all(row["fabric"] == "shm" for row in peers), f"the peers of {rank}: {peers}")
+        for name in ("ring_sent_bytes", "datagram_sent", "rdma_read_bytes"):
+            check(sum(row[name] for row in peers) == data["counters"][name]["value"],
+                  f"{name} of {rank} is the sum over its peers")
 
 
 def tools(first, second, work):
@@ -95,7 +110,42 @@ def tools(first, second, work):
           "the page is there and needs nothing else")
     status, _, complaints = tool("--html", os.path.join(work, "no", "page.html"), first)
     check(status == 1 and "No such file" in complaints, "a page that cannot be written")
+    heat_map(content)
+    matrix(first, work)
     bad_input(first, work)
+
+
+def heat_map(page):
+    numbers = json.loads(re.search(r"<script type=application/json id=map>(.*?)</script>",
+                                   page).group(1))
+    cells = base64.b64decode(numbers["layers"]["all"])
+    check(numbers["side"] == 3 and len(cells) == 9, "a cell for each pair")
+    check(all(cells[row * 3 + column] > 0 for row in range(3) for column in range(3)
+              if row != column), f"each process has sent to each other one: {list(cells)}")
+    check("process 2 on" in numbers["names"][2], f"names: {numbers['names']}")
+
+
+def matrix(directory, work):
+    status, text, complaints = tool(directory)
+    pairs = re.findall(r"process \d on \S+ to process \d on \S+ +\d+ +\d+\.\d % by ", text)
+    check(len(pairs) == 6, f"the heaviest pairs:\n{text}")
+    status, text, complaints = tool("--matrix", "-", directory)
+    lines = text.split("\n")
+    check(status == 0 and lines[0] == "rank,host" and lines[1].startswith("0,") and not complaints,
+          f"hosts:\n{text}{complaints}")
+    check(lines[5] == "from,to,messages,bytes,long_messages,long_bytes"
+          and re.fullmatch(r"0,1,\d+,\d+,\d+,\d+", lines[6]) and len(lines) == 13, text)
+    older = os.path.join(work, "older")
+    shutil.copytree(directory, older)
+    path = os.path.join(older, "rank-1.json")
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    del data["peers"]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    status, text, complaints = tool("--matrix", "-", older)
+    check(status == 1 and not text and "without numbers by peer" in complaints, complaints)
+    check(tool(older)[0] == 0, "what an earlier version reported is shown")
 
 
 def bad_input(good, work):
