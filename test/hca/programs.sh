@@ -43,47 +43,61 @@ hca_pair() {
     wait "$server" && [ "$status" = 0 ]
 }
 
-# Jobs with faults: name|device settings|millionths of packets lost|port that goes down and up
+# Jobs with faults:
+# name|device settings|millionths of packets lost|port that goes down and up|arguments of mpirun|program
 hca_faults=(
-    'scrambled|in_order=0 scrambled_writes=1|0|'
-    'loss||1000|'
-    'flap||0|b/v0:1'
+    'scrambled|in_order=0 scrambled_writes=1|0|||random_traffic 1 200'
+    'loss||1000|||random_traffic 1 200'
+    'flap||0|b/v0:1||random_traffic 1 200'
+    # Threads of several endpoints send meanwhile, over connections and over datagrams only
+    'loss_endpoints||1000||--mca opal_common_adaptib_endpoints 4|threads own 4 200'
+    'flap_endpoints||0|b/v0:1|--mca opal_common_adaptib_endpoints 2|threads own 2 1500'
+    'flap_endpoints_16||0|b/v0:1|--mca opal_common_adaptib_endpoints 16|threads own 4 500'
+    'flap_endpoints_datagrams||0|b/v0:1|--mca opal_common_adaptib_endpoints 2 --mca opal_common_adaptib_channel_policy ud|threads own 2 2000'
 )
 
-# hca_fault "SETTINGS|LOSS|PORT": runs a job of four ranks whose data is checked, meanwhile the fault
+# hca_fault "SETTINGS|LOSS|PORT|ARGUMENTS|PROGRAM": runs a job of four ranks whose data is checked,
+# meanwhile the fault
 hca_fault() {
-    local settings loss port device control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local settings loss port arguments program device
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control
     local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
-    IFS='|' read -r settings loss port <<<"$1"
+    IFS='|' read -r settings loss port arguments program <<<"$1"
     sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
     for device in {a,b,c,d}/v{0,1}:1; do
         "$control" "$device" loss "$loss" || return
     done
     local flaps= status
     if [ -n "$port" ]; then
-        hca_flap "$control" "$port" &
+        hca_flap "$control" "$port" 3>"$logs/hca-fault.flaps" &
         flaps=$!
     fi
-    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${adaptib_mca[@]}" \
-        "$build_root/release/test/mpi/random_traffic" 1 200
+    read -ra arguments <<<"$arguments"
+    read -ra program <<<"$program"
+    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${adaptib_mca[@]}" "${arguments[@]}" \
+        "$build_root/release/test/mpi/${program[0]}" "${program[@]:1}"
     status=$?
-    [ -z "$flaps" ] || wait "$flaps" || status=1
+    if [ -n "$flaps" ]; then
+        [ -s "$logs/hca-fault.flaps" ] || { echo "the job ended before the fault" && status=1; }
+        wait "$flaps" || status=1
+    fi
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
 }
 
+# hca_flap CONTROL PORT: takes the port down and up; writes a line to descriptor 3 each time
 hca_flap() {
     local count
     sleep 0.8 # until the job runs
     for count in 1 2 3; do
-        "$1" "$2" down && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
+        "$1" "$2" down && echo down >&3 && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
     done
 }
 
 # hca_fault_program SEED: a random fault program. A job of four ranks whose data is checked runs
 # while ports go down and up, devices fall silent, and packets are lost, as the seed says. At any
 # time the devices of one name (v0 or v1) are without a fault but for loss, so that every two hosts
-# have a way. The log names the faults.
+# have a way. The seed also gives the number of endpoints. The log names the faults.
 hca_fault_program() {
     local control=$build_root/release/simulator/adapter/adaptib_hca_control
     local seed=$1 faults status settings
@@ -93,7 +107,9 @@ hca_fault_program() {
         'in_order=0 scrambled_writes=1')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
-    printf 'seed %s: %s\n' "$seed" "${settings:-usual devices}"
+    local -x OMPI_MCA_opal_common_adaptib_endpoints=$((1 << RANDOM % 3))
+    printf 'seed %s: %s, %s endpoints\n' "$seed" "${settings:-usual devices}" \
+        "$OMPI_MCA_opal_common_adaptib_endpoints"
     sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
     rm -f "$ADAPTIB_HCA_FABRIC"
     hca_random_faults "$control" "$seed" &

@@ -4,12 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/shm/shm_fabric.h"
+#include "simulator/network/world.h"
 #include "unit/core/address_table.h"
 #include "unit/null_rail.h"
 
@@ -168,6 +171,26 @@ TEST_F(CoreOpenerTest, OnlyTheFirstProcessWarnsOfAStripingThresholdWithoutEffect
     environment_.self = kFirst;
     ASSERT_TRUE(open(shm()).ok()) << text_;
     EXPECT_TRUE(was_told("opal_common_adaptib_striping_threshold (1024) is below"));
+}
+
+// Open MPI changes the code of munmap() then, which a responder's thread may be inside of.
+TEST_F(CoreOpenerTest, MemoryIsWatchedBeforeThereIsAResponder) {
+    sim::WorldOptions options;
+    options.machine = *sim::machine("connect-ib");
+    options.topology = sim::crossbar(2, {}, sim::links_of(options.machine), 1);
+    ASSERT_TRUE(sim::Routes::compute(options.topology, options.routes, text_)) << text_;
+    sim::World world(std::move(options));
+    std::unique_ptr<Fabric> fabric = world.attach(0).fabric;
+    const Fabric& attached = *fabric;
+    std::vector<std::uint32_t> responders;
+    environment_.watch_memory = [&] {
+        responders.push_back(attached.responder_qp(0));
+        return true;
+    };
+    ASSERT_TRUE(open(std::move(fabric)).ok()) << text_;
+    EXPECT_EQ(responders, std::vector<std::uint32_t>{0});
+    EXPECT_NE(attached.responder_qp(0), 0u);
+    parts_.reset();
 }
 
 } // namespace

@@ -5,6 +5,7 @@
  */
 #include "ompi_config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "ompi/info/info.h"
@@ -28,12 +29,17 @@ static inline uintptr_t word_of(const struct ompi_communicator_t *comm)
 }
 
 /* Open MPI's own messages have negative tags other than MPI_ANY_TAG. */
+static bool is_not_spread(int tag)
+{
+    return tag < 0 && MPI_ANY_TAG != tag;
+}
+
 static uint32_t key_of(const struct ompi_communicator_t *comm, int source, int tag)
 {
     const uintptr_t word = word_of(comm);
     const uint32_t key = (uint32_t) (word >> KEY_SHIFT);
 
-    if (tag < 0 && MPI_ANY_TAG != tag) {
+    if (is_not_spread(tag)) {
         return key;
     }
     return key + (0 != (word & BY_SOURCE) ? (uint32_t) source : 0)
@@ -71,11 +77,35 @@ void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm)
     comm->c_pml_comm = (void *) ((uintptr_t) key << KEY_SHIFT | spread_of(comm));
 }
 
-opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm,
-                                                            int tag)
+/* Returns an error, and says why, if messages with the tag are spread by what is wild. */
+static int check_wildcards(const struct ompi_communicator_t *comm, bool any_source, int tag)
 {
-    return opal_common_adaptib_endpoint(ompi_mtl_adaptib.core,
-                                        key_of(comm, 0, tag) % ompi_mtl_adaptib.endpoints);
+    const uintptr_t wild =
+        (any_source ? BY_SOURCE : 0) | (MPI_ANY_TAG == tag ? (uintptr_t) BY_TAG : 0);
+    char text[512];
+    bool by_source;
+
+    if (is_not_spread(tag) || 0 == (word_of(comm) & wild)) {
+        return OMPI_SUCCESS;
+    }
+    by_source = 0 != (word_of(comm) & wild & BY_SOURCE);
+    snprintf(text, sizeof(text),
+             "A receive or probe with %s fails on the communicator \"%s\", which was made with the "
+             "info key %s: its messages are spread over several endpoints. A later "
+             "MPI_Comm_set_info does not change that. Make the communicator without the key, or "
+             "start the job with one endpoint (--mca opal_common_adaptib_endpoints 1).",
+             by_source ? "MPI_ANY_SOURCE" : "MPI_ANY_TAG", comm->c_name,
+             by_source ? "mpi_assert_no_any_source" : "mpi_assert_no_any_tag");
+    opal_common_adaptib_mca_say(OPAL_COMMON_ADAPTIB_FAILURE, text);
+    return OMPI_ERR_BAD_PARAM;
+}
+
+int ompi_mtl_adaptib_way_from_any(struct ompi_communicator_t *comm, int tag, mtl_adaptib_way_t *way)
+{
+    way->core = opal_common_adaptib_endpoint(ompi_mtl_adaptib.core,
+                                             key_of(comm, 0, tag) % ompi_mtl_adaptib.endpoints);
+    way->peer = NULL;
+    return check_wildcards(comm, true, tag);
 }
 
 static mtl_adaptib_peers_t *table_of(void *entry)
@@ -163,6 +193,10 @@ int ompi_mtl_adaptib_way_with_care(struct ompi_communicator_t *comm, struct ompi
         there = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
     }
     if (ompi_mtl_adaptib_is_table(there)) {
+        rc = check_wildcards(comm, false, tag);
+        if (OMPI_SUCCESS != rc) {
+            return rc;
+        }
         rc = find_in_table(table_of(there), proc, key_of(comm, source, tag), way);
         return opal_common_adaptib_mca_error(rc);
     }

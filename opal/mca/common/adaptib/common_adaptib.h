@@ -150,7 +150,8 @@ typedef struct {
     int (*report_publish)(void *context, const void *data, size_t size);
     int (*report_lookup)(void *context, uint64_t name, void **data, size_t *size);
     /* Called if the core is going to cache registrations of memory. Returns true if
-     * memory_released() will be called from now on. NULL: it cannot be. */
+     * memory_released() will be called from now on. The core has no thread for RDMA devices yet.
+     * NULL: it cannot be. */
     bool (*watch_memory)(void *context);
 } opal_common_adaptib_environment_t;
 

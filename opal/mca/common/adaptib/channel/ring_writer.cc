@@ -284,9 +284,9 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format, 
 // `bytes`: from the beginning of the message to the end of its tail word.
 Status RingWriter::post_pieces(const MessageHeader& header, Bytes bytes, const Gather& payload) {
     std::byte* const at = cursor_.here();
-    const Bytes end = sizeof header + payload.length;
+    const Bytes end = sizeof header + header.length;
     const std::uint32_t key = mirror_.local_key();
-    const std::array<Gather, kRingGather> pieces{Gather{at, sizeof header, key}, payload,
+    const std::array<Gather, kRingGather> pieces{Gather{at, end - payload.length, key}, payload,
                                                  Gather{at + end, bytes - end, key}};
     return poster_.write_gathered(pieces, cursor_.position());
 }

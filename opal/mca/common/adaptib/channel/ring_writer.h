@@ -82,9 +82,9 @@ public:
         return kOk;
     }
 
-    // Same for a gathered message, whose payload the device reads from `payload` until the
-    // completion of the write `poster().signaled()`: the caller has filled nothing. REQUIRES: the
-    // queue pair takes kRingGather pieces; gathers(payload.length).
+    // Same for a gathered message, whose last payload.length bytes the device reads from `payload`
+    // until the completion of the write `poster().signaled()`: the caller has filled only what is
+    // in front of them. REQUIRES: the queue pair takes kRingGather pieces; gathers(header.length).
     Status commit_gathered(const MessageHeader& header, const Gather& payload) {
         return post(header, &payload);
     }

@@ -400,6 +400,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
         made.bootstrap = std::make_unique<EndpointBootstrap>(made, bootstrap_);
         environment.bootstrap = made.bootstrap.get();
         environment.clock = &clock_;
+        environment.lock = &made.lock;
         environment.maps_sources = maps_sources();
         environment.timed = true;
         environment.yields = environment_.yields;

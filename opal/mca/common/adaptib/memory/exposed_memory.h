@@ -12,6 +12,7 @@
 // May touch: base/, fabric/, stats/, memory/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -109,6 +110,11 @@ public:
     // Decides whether a small message is gathered from its buffer. Off for fabrics with the region
     // of all memory: their rails share memory.
     FrequentBuffers& frequent(std::uint32_t fabric) { return reaches_[fabric].frequent; }
+    // Returns true if messages to the peers of any fabric may be gathered.
+    bool any_frequent() const {
+        return std::any_of(reaches_.begin(), reaches_.end(),
+                           [](const Reach& known) { return known.frequent.on(); });
+    }
     StagingPool& staging(std::uint32_t fabric) { return reaches_[fabric].staging; }
 
 private:

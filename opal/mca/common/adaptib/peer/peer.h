@@ -122,14 +122,17 @@ public:
         }
         return ring_says(status);
     }
-    // Same for a message that the device gathers (RingWriter::commit_gathered).
-    Status commit_gathered(MessageHeader& header, const Gather& payload, GatheredMessage& message,
-                           GatherListener& listener) {
+    // Same for a message that the device gathers (RingWriter::commit_gathered). `to`: what
+    // reserve() has returned.
+    Status commit_gathered(MessageHeader& header, const std::byte* to, const Gather& payload,
+                           GatheredMessage& message, GatherListener& listener) {
         header.sequence = session.next_send;
         const Status status = out.ring->commit_gathered(header, payload);
         if (!status.ok()) [[unlikely]] {
             return ring_says(status);
         }
+        message.front = to;
+        message.front_bytes = static_cast<std::uint32_t>(header.length - payload.length);
         message.payload = static_cast<const std::byte*>(payload.address);
         message.sequence = header.sequence;
         message.write = out.ring->poster().signaled();

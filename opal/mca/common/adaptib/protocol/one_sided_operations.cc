@@ -52,7 +52,7 @@ OneSidedOperations::OneSidedOperations(const Options& options, const Parts& part
                                        RegionKeysListener& keys_listener)
     : options_(options), memory_(parts.memory), pool_(parts.pool), transfers_(parts.transfers),
       completions_(parts.completions), listener_(listener),
-      target_(memory_.lent(), parts.counters, listener),
+      target_(memory_.lent(), options.lock, parts.counters, listener),
       synchronous_(*options.clock, options.block_bytes, memory_, parts.counters, target_),
       region_keys_(parts.rails, parts.counters, keys_listener),
       atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_, completions_,

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/biased_lock.h"
 #include "base/clock.h"
 #include "base/id_table.h"
 #include "base/status.h"
@@ -67,6 +68,7 @@ public:
         bool serves_atomics = false; // executes atomics on its windows for the peers
         Bytes block_bytes = 0;       // of the staging blocks
         const Clock* clock = nullptr;
+        const BiasedLock* lock = nullptr; // of the core; null: one thread calls
     };
     // Parts of the protocol that operations share with messages.
     struct Parts {

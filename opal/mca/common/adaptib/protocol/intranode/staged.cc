@@ -148,7 +148,7 @@ std::optional<StagedOffer> RmaTarget::take_offer(const Peer& peer, const Coopera
 
 // REQUIRES: the body has been checked.
 void RmaTarget::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp) {
-    std::optional<StagedOffer> offer = take_offer(peer, body, qp);
+    std::optional<StagedOffer> offer = may_wait() ? take_offer(peer, body, qp) : std::nullopt;
     if (!offer) {
         return; // the initiator does not wait for long
     }

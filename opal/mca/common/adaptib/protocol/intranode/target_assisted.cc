@@ -53,6 +53,9 @@ bool has_answer_room(Peer& peer, Bytes length) {
 
 bool SynchronousRma::start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
                                      std::span<const std::uint32_t> remote_keys) {
+    if (!target_.may_wait()) {
+        return rma_now(peer, work, region, remote_keys);
+    }
     WayChoice& choice = work.opcode > Opcode::read
                             ? peer.transfers.assist_choices->atomics
                             : peer.transfers.assist_choices->of_transfer(work.length);
