@@ -103,7 +103,10 @@ std::string Choice::arguments() const {
 std::vector<Choice> choices_for(const sim::Topology& topology, std::uint32_t ports) {
     const std::uint32_t lids = 1u << topology.lmc;
     const std::uint32_t most = std::min(lids, std::max(1u, kMaxSubchannels / std::max(1u, ports)));
-    std::vector<Choice> choices{{"none", 1}};
+    std::vector<Choice> choices;
+    if (ports == 1) {
+        choices.push_back({"none", 1});
+    }
     for (std::uint32_t paths = ports > 1 ? 1 : 2; paths <= most; paths *= 2) {
         choices.push_back({"even", paths});
         choices.push_back({"adaptive", paths});
@@ -200,7 +203,7 @@ bool Advisor::advise(Advice& out, std::string& error) const {
     }
     compare(advice.choices);
     advice.best = best_of(advice.choices);
-    advice.ideal.choice = {.striping = "none", .paths = 1, .bss_batch = 0, .ideal = true};
+    advice.ideal.choice = {ports == 1 ? "none" : "even", 1, 0, true};
     if (!time_all(network_, ordered, advice.ideal, error) || !try_placement(advice, error)) {
         return false;
     }

@@ -46,8 +46,9 @@ struct JobNetwork {
     std::vector<std::uint32_t> hosts; // of each rank
 };
 
-// The choices over 2^LMC paths a port, from the simplest on; the first is one path, the last the
-// default.
+// The choices over 2^LMC paths a port, from the simplest on; the last is the default. Over one port
+// the first is one path. Over several, no choice uses one of them alone: the ranks of a host are
+// spread over its ports then, which is not simulated.
 std::vector<Choice> choices_for(const sim::Topology& topology, std::uint32_t ports);
 
 // Simulates the pattern, after as many rounds as the policy needs to learn. Returns false with

@@ -99,6 +99,43 @@ INSTANTIATE_TEST_SUITE_P(Patterns, AdvisorStudies,
                                     (info.param.at_random ? "_at_random" : "_in_order");
                          });
 
+TEST(Advisor, KnowsTheChoicesOfANetwork) {
+    const auto texts = [](std::uint32_t ports, std::uint32_t lmc) {
+        std::string all;
+        for (const Choice& choice :
+             choices_for(sim::crossbar(2, {.adapters = ports}, {}, lmc), ports)) {
+            all += choice.text() + "; ";
+        }
+        return all;
+    };
+    EXPECT_EQ(texts(1, 0), "no striping, 1 path; auto, 1 path; ");
+    EXPECT_EQ(texts(1, 1),
+              "no striping, 1 path; even, 2 paths; adaptive, 2 paths; auto, 2 paths; ");
+    EXPECT_EQ(texts(2, 0), "even, 1 path; adaptive, 1 path; auto, 1 path; ");
+    const std::string many = texts(1, 4);
+    EXPECT_NE(many.find("bss, 16 paths"), std::string::npos) << many;
+    EXPECT_EQ(many.substr(many.size() - 15), "auto, 8 paths; ") << "the default of paths_per_port";
+    EXPECT_EQ(texts(8, 4).find("4 paths"), std::string::npos) << "16 over all ports at most";
+    const Choice bss{"bss", 12, 3};
+    EXPECT_EQ(bss.arguments(), "--mca opal_common_adaptib_striping_policy bss "
+                               "--mca opal_common_adaptib_paths_per_port 12 "
+                               "--mca opal_common_adaptib_bss_batch 3");
+}
+
+// Two ports a host: striping over both is simulated, and advised or kept as the default.
+TEST(Advisor, AdvisesHostsWithTwoPorts) {
+    JobNetwork network;
+    network.machine = *sim::machine("connect-ib");
+    network.topology = sim::fat_tree(2, 2, 4, {.adapters = 2}, sim::links_of(network.machine), 1);
+    std::string error;
+    ASSERT_TRUE(sim::Routes::compute(network.topology, network.routes, error)) << error;
+    network.hosts = {0, 1, 4, 5};
+    const study::Pattern pattern = study::make_pattern("alltoall", 4, kMiB, 1);
+    const Advice advice = advice_on(network, pattern);
+    EXPECT_LE(advice.relative(advice.chosen().seconds), 1.011);
+    EXPECT_LE(advice.relative(advice.ideal.seconds), 1.01);
+}
+
 // With one LID a port there is nothing to choose, but the advice says what several would gain.
 TEST(Advisor, SaysWhenThereIsOnePathOnly) {
     const JobNetwork network = network_of("lmc0_random", study::at_random(kRanks, 1));

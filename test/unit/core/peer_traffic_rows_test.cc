@@ -73,6 +73,10 @@ TEST(PeerTrafficRows, CountReadsWhereTheyAreExecuted) {
     ASSERT_NE(find(rows, 0), nullptr);
     EXPECT_EQ(find(rows, 0)->rma.reads.bytes, std::uint64_t{3} << 20);
     EXPECT_EQ(find(rows, 0)->rma.writes.bytes, 0u);
+    const Counters& counters = world.counters(1);
+    EXPECT_GT(counters.rail_bytes_0, 0u);
+    EXPECT_EQ(counters.rail_bytes_0 + counters.rail_bytes_1, std::uint64_t{3} << 20);
+    EXPECT_EQ(counters.rail_bytes_2, 0u);
     expect_sums(world, 0);
     expect_sums(world, 1);
 }

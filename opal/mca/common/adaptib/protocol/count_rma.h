@@ -3,7 +3,10 @@
 // May touch: base/, fabric/work.h, peer/, stats/.
 #pragma once
 
+#include <cstdint>
+
 #include "base/units.h"
+#include "base/wire.h"
 #include "fabric/work.h"
 #include "peer/peer.h"
 #include "stats/counters.h"
@@ -42,6 +45,14 @@ inline void count_rma(Counters& counters, Peer& peer, Opcode opcode, Bytes lengt
         ++executed.atomics;
         break;
     }
+}
+
+// Same for one that goes over a rail.
+inline void count_rma(Counters& counters, Peer& peer, Opcode opcode, Bytes length,
+                      std::uint32_t rail) {
+    static_assert(kRailBytes.size() == kMaxRails);
+    count_rma(counters, peer, opcode, length);
+    counters.*kRailBytes[rail] += length;
 }
 
 } // namespace adaptib
