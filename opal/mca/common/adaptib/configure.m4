@@ -112,9 +112,9 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
 
     AS_IF([test "$adaptib_standalone" = yes],
           [common_adaptib_libdir=$opallibdir
-           common_adaptib_bindir=$opallibdir
+           common_adaptib_bindir=$adaptib_tool_dir
            AS_IF([test "$prefix" = NONE],
-                 [common_adaptib_man1dir=$opallibdir/man/man1],
+                 [common_adaptib_man1dir=$adaptib_tool_dir/man/man1],
                  [common_adaptib_man1dir='${mandir}/man1'])
            common_adaptib_CPPFLAGS=
            common_adaptib_mca_CPPFLAGS="-I\$(top_srcdir) $adaptib_ompi_CPPFLAGS"
