@@ -17,11 +17,22 @@ namespace {
 constexpr std::uint32_t kUsualPaths = 8; // that paths_per_port = 0 uses at most
 constexpr std::uint32_t kBatch = 3;      // of bss: Vishnu, 8.3
 constexpr int kLearning = 12;            // rounds
-constexpr int kMeasured = 2;
+// Rounds that are measured: as many as make this many steps and messages, within bounds. Some
+// policies try another path now and then, which costs one message and counts in proportion.
+constexpr std::size_t kMeasuredSteps = 128;
+constexpr std::uint64_t kMeasuredMessages = 4000;
+constexpr std::uint64_t kFewestMeasured = 2;
+constexpr std::uint64_t kMostMeasured = 64;
 constexpr double kNoDifference = 0.01; // a simpler choice that loses no more is preferred
 constexpr double kWorthMoving = 0.03;  // gain of a placement that is advised
 
 bool learns(const Choice& choice) { return choice.striping != "none" && choice.striping != "even"; }
+
+int measured_rounds(const study::Pattern& pattern) {
+    const std::uint64_t rounds = std::min<std::uint64_t>(kMeasuredSteps / pattern.steps(),
+                                                         kMeasuredMessages / pattern.messages());
+    return static_cast<int>(std::clamp(rounds, kFewestMeasured, kMostMeasured));
+}
 
 void make_ideal(sim::Topology& topology) {
     const auto within = sim::Node::Kind::within_switch;
@@ -125,7 +136,7 @@ bool time_of(const JobNetwork& network, const study::Pattern& pattern, const Cho
              double& seconds, std::string& error) {
     const auto ranks = make_ranks(network, choice);
     const int learning = learns(choice) ? kLearning : 1;
-    const int measured = learns(choice) ? kMeasured : 1;
+    const int measured = learns(choice) ? measured_rounds(pattern) : 1;
     double sum = 0;
     for (int round = 0; round < learning + measured; ++round) {
         study::Timing timing;
