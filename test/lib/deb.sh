@@ -52,6 +52,7 @@ deb_use() {
     grep -q '^adaptib.*within the host' "$deb_dir/out" && grep -q '^pingpong: ok' "$deb_dir/out" ||
         { echo "the MTL was not used"; return 1; }
     "${run[@]}" --mca pml ob1 --mca btl adaptib,self "$1" 65536 || return 1
-    adaptib_info && adaptib_report --help && adaptib_top --help && adaptib_rails list &&
+    adaptib_info && adaptib_report --help && adaptib_top --help && adaptib_advise --help &&
+        adaptib_rails list && dpkg -L adaptib-tools | grep -q adaptib_advise.1.gz &&
         [ -e /usr/share/doc/adaptib-doc/docs/install.md ]
 }

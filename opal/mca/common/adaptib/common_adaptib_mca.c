@@ -277,6 +277,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
             return rc;
         }
         opal_common_adaptib_mca_ended_to(acquired);
+        opal_common_adaptib_mca_register_arrays(acquired);
     }
     common.references++;
     *core = acquired;

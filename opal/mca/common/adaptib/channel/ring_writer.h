@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "base/status.h"
+#include "base/traffic_count.h"
 #include "base/units.h"
 #include "base/wire.h"
 #include "channel/carried_credit.h"
@@ -121,6 +122,10 @@ public:
         store_ring_word(at, header.head_word(), std::memory_order_release);
         return true;
     }
+
+    // Messages that the caller has counted here, in a line that each message writes anyway.
+    TrafficCount& sent() { return cursor_.sent(); }
+    const TrafficCount& sent() const { return cursor_.sent(); }
 
     // Posts messages that are not stored, and knows when the reader has them.
     RingPoster& poster() { return poster_; }

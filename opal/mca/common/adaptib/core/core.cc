@@ -8,6 +8,7 @@
 
 #include "base/process_name.h"
 #include "core/core_opener.h"
+#include "core/peer_traffic_rows.h"
 #include "core/setup_text.h"
 #include "fabric/rail_text.h"
 
@@ -213,6 +214,10 @@ std::string Core::report() const {
     }
     text += parts_.protocol->memory().frequent_report();
     return text + parts_.paths->report() + weights_report(*parts_.peers, *parts_.paths);
+}
+
+std::vector<PeerTraffic> Core::peer_traffic() const {
+    return peer_traffic_rows(*parts_.peers, parts_.fabrics);
 }
 
 } // namespace adaptib

@@ -428,6 +428,7 @@ void Process::end() {
     end_opener();
     const std::string setup = setup_.empty() ? "" : "  " + setup_ + "\n";
     std::vector<std::string> texts;
+    std::vector<PeerTraffic> peers;
     for (opal_common_adaptib_core* const endpoint : open_ones()) {
         {
             const Guard guard(endpoint);
@@ -436,13 +437,16 @@ void Process::end() {
         report_completed(endpoint->protocol->completed());
         if (job_report_.wants_texts()) {
             texts.push_back(endpoint->core->report() + setup);
+            for (const PeerTraffic& row : endpoint->core->peer_traffic()) {
+                merge_traffic(peers, row);
+            }
         }
         if (maps_sources()) {
             write_source_map(endpoint->index);
         }
     }
     if (job_report_.wanted()) {
-        job_report_.write(texts, setup);
+        job_report_.write(texts, std::move(peers), setup);
     }
     if (trace_.wanted()) {
         write_trace();

@@ -343,7 +343,7 @@ void RmaTarget::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body)
             slot.refuse_offer();
             return;
         }
-        count_rma(counters_, opcode, part.length);
+        count_rma(counters_, peer, opcode, part.length);
         slot.count_done(part.units);
     }
 }

@@ -94,7 +94,7 @@ private:
         if (!only->qp->rma_now(work).ok()) [[unlikely]] {
             return false;
         }
-        count_rma(counters_, what.opcode, what.length);
+        count_rma(counters_, peer, what.opcode, what.length, only->local_rail);
         return true;
     }
     static bool worth_waiting(const Peer& peer, std::uint32_t looks);

@@ -123,7 +123,7 @@ bool SynchronousRma::request_assist(Peer& peer, const RmaWork& work,
         copy_small(work.local, memory.answer_data(), work.length);
         dirty_lines(memory.answer_data(), work.length);
     }
-    count_rma(counters_, work.opcode, work.length);
+    count_rma(counters_, peer, work.opcode, work.length);
     return true;
 }
 
