@@ -5,7 +5,7 @@
  * A message that the device reads from the user's buffer ends with its acknowledgment, so a
  * blocking send would return a round trip later than with a copy. The BTL's interface does not say
  * which sends are blocking. So pml/ob1's entry for them in Open MPI's table of the PML is replaced
- * by one that notes for the time of its call that this thread waits. That takes some 2 ns a
+ * by one that notes for the time of its call that this thread waits. That takes about 5 ns a
  * blocking send; the entry is replaced only where messages may be gathered.
  *
  * Threads: any, except close, which is called while no thread communicates.
