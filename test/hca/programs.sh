@@ -44,7 +44,8 @@ hca_pair() {
 }
 
 # Jobs with faults:
-# name|device settings|millionths of packets lost|port that goes down and up|arguments of mpirun|program
+# name|device settings|millionths of packets lost|port that goes down and up|arguments of mpirun,
+# which choose the transport if they have "--mca pml "|program
 hca_faults=(
     'scrambled|in_order=0 scrambled_writes=1|0|||random_traffic 1 200'
     'loss||1000|||random_traffic 1 200'
@@ -54,6 +55,7 @@ hca_faults=(
     'flap_endpoints||0|b/v0:1|--mca opal_common_adaptib_endpoints 2|threads own 2 1500'
     'flap_endpoints_16||0|b/v0:1|--mca opal_common_adaptib_endpoints 16|threads own 4 500'
     'flap_endpoints_datagrams||0|b/v0:1|--mca opal_common_adaptib_endpoints 2 --mca opal_common_adaptib_channel_policy ud|threads own 2 2000'
+    'flap_rma_endpoints||0|b/v0:1|--mca pml ob1 --mca btl adaptib,self --mca osc rdma --mca opal_common_adaptib_endpoints 4|rma_threads 3 200'
 )
 
 # hca_fault "SETTINGS|LOSS|PORT|ARGUMENTS|PROGRAM": runs a job of four ranks whose data is checked,
@@ -72,9 +74,11 @@ hca_fault() {
         hca_flap "$control" "$port" 3>"$logs/hca-fault.flaps" &
         flaps=$!
     fi
+    local transport=("${adaptib_mca[@]}")
+    [[ $arguments != *"--mca pml "* ]] || transport=()
     read -ra arguments <<<"$arguments"
     read -ra program <<<"$program"
-    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${adaptib_mca[@]}" "${arguments[@]}" \
+    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${transport[@]}" "${arguments[@]}" \
         "$build_root/release/test/mpi/${program[0]}" "${program[@]:1}"
     status=$?
     if [ -n "$flaps" ]; then

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ompi/info/info.h"
 
@@ -15,12 +16,13 @@
 /* Open MPI exports it, but not in each of its builds. */
 #pragma weak ompi_comm_assert_subscribe
 
-/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, and a bit for
- * each thing by which it is spread. */
+/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, a bit for each
+ * thing by which it is spread, and whether its buffers are used again. */
 enum {
     BY_SOURCE = 1,
     BY_TAG = 2,
-    KEY_SHIFT = 2
+    REUSES = 4,
+    KEY_SHIFT = 3
 };
 
 static inline uintptr_t word_of(const struct ompi_communicator_t *comm)
@@ -64,17 +66,39 @@ static uintptr_t spread_of(struct ompi_communicator_t *comm)
            | (OMPI_COMM_CHECK_ASSERT_NO_ANY_TAG(comm) ? BY_TAG : 0);
 }
 
+static bool info_of(const struct ompi_communicator_t *comm, const char *name, char *text,
+                    size_t size)
+{
+    return NULL != comm->super.s_info
+           && opal_common_adaptib_info_get(comm->super.s_info, name, text, size);
+}
+
+static uintptr_t reuse_of(const struct ompi_communicator_t *comm)
+{
+    char text[8];
+
+    if (!info_of(comm, "adaptib_assert_buffer_reuse", text, sizeof(text))
+        || 0 != strcmp(text, "true")) {
+        return 0;
+    }
+    ompi_mtl_adaptib.reuse_asserted = true;
+    return REUSES;
+}
+
 void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm)
 {
     uint32_t key = (uint32_t) OPAL_COMMON_ADAPTIB_COMM_CID(comm);
     char text[16];
 
-    if (NULL != comm->super.s_info
-        && opal_common_adaptib_info_get(comm->super.s_info, "adaptib_endpoint", text,
-                                        sizeof(text))) {
+    if (info_of(comm, "adaptib_endpoint", text, sizeof(text))) {
         key = (uint32_t) strtoul(text, NULL, 0);
     }
-    comm->c_pml_comm = (void *) ((uintptr_t) key << KEY_SHIFT | spread_of(comm));
+    comm->c_pml_comm = (void *) ((uintptr_t) key << KEY_SHIFT | spread_of(comm) | reuse_of(comm));
+}
+
+bool ompi_mtl_adaptib_reuses(const struct ompi_communicator_t *comm)
+{
+    return 0 != (word_of(comm) & REUSES);
 }
 
 /* Returns an error, and says why, if messages with the tag are spread by what is wild. */

@@ -47,6 +47,10 @@ typedef struct {
 /* Reads the keys of a new communicator. */
 void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm);
 
+/* Returns true if the communicator has the info key adaptib_assert_buffer_reuse with the value
+ * "true": its small messages come from the same buffers again and again. */
+bool ompi_mtl_adaptib_reuses(const struct ompi_communicator_t *comm);
+
 /* Releases the peers of a process. */
 void ompi_mtl_adaptib_ways_release(struct ompi_proc_t *proc);
 

@@ -115,11 +115,7 @@ Core::~Core() {
     }
 }
 
-void Core::expect(std::uint32_t processes) {
-    for (AttachedFabric& attached : parts_.fabrics.all()) {
-        attached.datagrams->expect(processes);
-    }
-}
+void Core::expect(std::uint32_t processes) { parts_.fabrics.expect(processes); }
 
 std::size_t Core::migrate_paths(Peer& peer) {
     return parts_.migration == nullptr ? 0 : parts_.migration->migrate(peer);

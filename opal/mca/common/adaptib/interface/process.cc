@@ -18,6 +18,7 @@
 
 #include "base/process_name.h"
 #include "base/text_file.h"
+#include "core/derived_options.h"
 #include "core/late_address.h"
 #include "core/open_fabrics.h"
 #include "interface/handle.h"
@@ -111,25 +112,6 @@ private:
     opal_common_adaptib_core& endpoint_;
     CallbackBootstrap& process_;
 };
-
-// The part of the process's limits that one of `of` endpoints has.
-Parameters part_of_limits(std::uint32_t of) {
-    Parameters part = process_parameters();
-    const auto divide = [of](auto& limit) {
-        if (limit > 0) { // else unlimited, or chosen by the core
-            using Limit = std::remove_reference_t<decltype(limit)>;
-            limit = std::max<Limit>(limit / static_cast<Limit>(of), 1);
-        }
-    };
-    divide(part.connect_max);
-    divide(part.connect_pool);
-    divide(part.ring_max);
-    divide(part.dc_initiators);
-    divide(part.registration_cache);
-    divide(part.unexpected_memory);
-    divide(part.shm_memory);
-    return part;
-}
 
 } // namespace
 
@@ -288,7 +270,7 @@ int Process::add_endpoint(std::uint32_t of) {
     const bool* threads = environment_.threads != nullptr ? environment_.threads : &kAlone;
     auto made = std::make_unique<opal_common_adaptib_core>(*this, endpoints(),
                                                            of > 1 ? &kSeveral : threads);
-    made->parameters = of > 1 ? part_of_limits(of) : process_parameters();
+    made->parameters = part_of_limits(process_parameters(), of);
     made->local_cores = std::max(environment_.local_processes, 1u) * of;
     if (made->index == 0) {
         late_ = nullptr;

@@ -4,7 +4,8 @@
 // Purpose: finds the way of each operation, and sees it through:
 //
 //     within the call        the fabric executes it (intranode/synchronous_rma.h)
-//     by RDMA                a transfer, without order or sequence numbers (Vishnu, 5.2)
+//     by RDMA                a transfer, without order or sequence numbers (Vishnu, 5.2), from or
+//                            to the user's memory, or a bounce buffer if it is small
 //     through staging        a transfer whose local memory cannot be registered
 //                            (copied_operations.h)
 //     by the target          an atomic that the target's processor executes (emulated_atomics.h)
@@ -164,11 +165,17 @@ private:
     void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
     Transfer* unshelve(Peer& peer, WaitingTransfer& record) override;
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
+    const Registration* local_memory(OneSidedOperation& started,
+                                     const opal_common_adaptib_one_sided_t& operation);
+    const Registration* small_memory(OneSidedOperation& started,
+                                     const opal_common_adaptib_one_sided_t& operation);
+    void end_bounce(OneSidedOperation& operation);
 
     const Options options_;
     ExposedMemory& memory_;
     BlockPool& pool_;
     TransferEngine& transfers_;
+    Counters& counters_;
     Completions& completions_;
     OneSidedListener& listener_;
     RmaTarget target_;

@@ -90,6 +90,8 @@ class Trace;
     X(frequent_gathered, "messages", COUNTER, 4,                                                   \
       "Small messages for which a frequently used buffer was found registered")                    \
     X(frequent_gathered_bytes, "bytes", COUNTER, 4, "Bytes of these messages")                     \
+    X(one_sided_bounced, "operations", COUNTER, 5,                                                 \
+      "Small puts and gets copied, since their buffers are not registered")                        \
     X(fragments_sent, "messages", COUNTER, 5,                                                      \
       "Parts of large messages sent to peers that could not be connected")                         \
     X(registrations_failed, "buffers", COUNTER, 3,                                                 \
