@@ -112,5 +112,25 @@ TEST_F(Cursor, WordsAreToBeZeroedUpToACount) {
     EXPECT_FALSE(cursor.must_zero());
 }
 
+TEST_F(Cursor, CountsHowOftenSequenceNumbersBeginAgain) {
+    cursor.begin_lap(); // nothing has been sent
+    EXPECT_EQ(cursor.wraps(), 0u);
+    cursor.sent(0xfffffff0, 10);
+    cursor.begin_lap();
+    cursor.sent(0xffffffff, 10);
+    cursor.begin_lap();
+    EXPECT_EQ(cursor.wraps(), 0u);
+    cursor.sent(3, 10);
+    EXPECT_EQ(cursor.wraps(), 1u);
+    cursor.begin_lap();
+    cursor.sent(4, 10);
+    cursor.begin_lap();
+    EXPECT_EQ(cursor.wraps(), 1u);
+    cursor.sent(2, 10);
+    EXPECT_EQ(cursor.wraps(), 2u);
+    cursor.uncount(10);
+    EXPECT_EQ(cursor.sent_bytes(), 40u);
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/traffic_count.h"
 #include "base/units.h"
 #include "channel/ring_habits.h"
 #include "channel/ring_layout.h"
@@ -79,6 +78,8 @@ public:
     void begin_lap() {
         position_ = 0;
         lap_ = std::min(kShortLap, units_);
+        wraps_ = wraps();
+        lap_sequence_ = sequence_ == kBeforeFirst ? lap_sequence_ : sequence_;
     }
     // Messages are stored up to this unit; never beyond units().
     std::uint32_t lap() const { return lap_; }
@@ -86,10 +87,16 @@ public:
 
     // Sequence number of the last message.
     std::uint32_t sequence() const { return sequence_; }
-    void set_sequence(std::uint32_t sequence) { sequence_ = sequence; }
-    // Messages of this writer. They lie in the line that set_sequence() writes.
-    TrafficCount& sent() { return sent_; }
-    const TrafficCount& sent() const { return sent_; }
+    // Notes that a message has been sent, in one cache line.
+    void sent(std::uint32_t sequence, Bytes length) {
+        sequence_ = sequence;
+        sent_bytes_ += length;
+    }
+    // Body and payload of all messages but those that the caller has uncounted.
+    Bytes sent_bytes() const { return sent_bytes_; }
+    void uncount(Bytes length) { sent_bytes_ -= length; }
+    // Number of times that the sequence numbers have begun again, which is noted lap by lap.
+    std::uint32_t wraps() const { return wraps_ + (has_wrapped() ? 1 : 0); }
 
     // ---- Counts
 
@@ -127,6 +134,8 @@ public:
     }
 
 private:
+    bool has_wrapped() const { return sequence_ < lap_sequence_; }
+
     std::byte* base_ = nullptr; // the reader's memory if mapped, else the mirror
     std::uint64_t produced_ = 0;
     std::uint64_t consumed_ = 0;
@@ -137,7 +146,9 @@ private:
     std::uint32_t last_ = 0; // unit of the last message
     const std::uint32_t units_;
     std::uint32_t sequence_ = kBeforeFirst;
-    TrafficCount sent_;
+    Bytes sent_bytes_ = 0;
+    std::uint32_t lap_sequence_ = 0; // at the beginning of the lap; kBeforeFirst leaves it
+    std::uint32_t wraps_ = 0;        // until then
 };
 
 } // namespace adaptib

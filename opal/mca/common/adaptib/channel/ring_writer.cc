@@ -153,7 +153,7 @@ void RingWriter::commit_last(const MessageHeader& header) {
         store_ring_word(cursor_.unit_address(unit), 0, std::memory_order_relaxed);
     }
     cursor_.advance(cursor_.units() - cursor_.position());
-    cursor_.set_sequence(header.sequence);
+    cursor_.sent(header.sequence, header.length);
     begin_lap(end);
     if (dirty) {
         retained_behind_ = true;
@@ -244,7 +244,7 @@ Status RingWriter::post(const MessageHeader& header, const Gather* payload) {
     if (status.ok()) {
         mirror_.note_gathered(cursor_.position(), payload != nullptr);
         advance(units);
-        cursor_.set_sequence(header.sequence);
+        cursor_.sent(header.sequence, header.length);
         carried_.on_posted();
     }
     return status;

@@ -18,7 +18,6 @@
 #include <cstring>
 
 #include "base/status.h"
-#include "base/traffic_count.h"
 #include "base/units.h"
 #include "base/wire.h"
 #include "channel/carried_credit.h"
@@ -73,7 +72,7 @@ public:
         const std::uint64_t units = ring_units_for(header.length, RingFormat::stored);
         store(header, units);
         advance(units);
-        cursor_.set_sequence(header.sequence);
+        cursor_.sent(header.sequence, header.length);
         if (cursor_.must_zero()) [[unlikely]] {
             zero_ahead(header.length, units);
         } else {
@@ -110,7 +109,7 @@ public:
         }
         std::byte* const at = cursor_.here();
         advance(units);
-        cursor_.set_sequence(header.sequence);
+        cursor_.sent(header.sequence, header.length);
         claim_ahead(kClaimed, units);
         if (compact) [[likely]] {
             fill(at + ring_body_at(0, RingFormat::compact));
@@ -123,9 +122,8 @@ public:
         return true;
     }
 
-    // Messages that the caller has counted here, in a line that each message writes anyway.
-    TrafficCount& sent() { return cursor_.sent(); }
-    const TrafficCount& sent() const { return cursor_.sent(); }
+    // Knows how much has been sent.
+    RingCursor& cursor() { return cursor_; }
 
     // Posts messages that are not stored, and knows when the reader has them.
     RingPoster& poster() { return poster_; }

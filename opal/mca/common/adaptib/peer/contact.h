@@ -23,7 +23,8 @@ struct PeerContact {
 
     DatagramTarget datagram;
     TrafficCount datagrams_sent;
-    TrafficCount rings_sent;  // by ring writers that are gone
+    std::uint32_t wraps = 0;  // of session.next_send, as far as no ring writer has noted them
+    Bytes rings_sent = 0;     // by ring writers that are gone
     DatagramChannel& channel; // of the route's fabric
     std::uint64_t name;
     void* user_data = nullptr; // of the process (interface/user_data.h), once it has been asked for

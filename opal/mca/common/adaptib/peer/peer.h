@@ -96,6 +96,7 @@ public:
             ++out.counters.datagram_sent;
             out.counters.datagram_sent_bytes += header.length;
             contact.datagrams_sent.add(header.length);
+            contact.wraps += session.next_send == 0 && out.ring == nullptr ? 1 : 0;
         }
         return status;
     }
@@ -117,7 +118,6 @@ public:
             ++session.next_send;
             ++out.counters.ring_sent;
             out.counters.ring_sent_bytes += header.length;
-            out.ring->sent().add(header.length);
             return status;
         }
         return ring_says(status);
@@ -140,7 +140,6 @@ public:
         ++session.next_send;
         ++out.counters.ring_sent;
         out.counters.ring_sent_bytes += header.length;
-        out.ring->sent().add(header.length);
         return status;
     }
     // Reserves and commits in one call, for short messages (RingWriter::store_short).
@@ -153,13 +152,18 @@ public:
         ++session.next_send;
         ++out.counters.ring_sent;
         out.counters.ring_sent_bytes += header.length;
-        out.ring->sent().add(header.length);
         return true;
     }
     // Same as commit(), for a message that already has its number.
     Status commit_again(const MessageHeader& header) {
-        return out.by_ring(header.length) ? ring_says(out.ring->commit(header))
-                                          : contact.channel.commit(contact.datagram, header);
+        if (!out.by_ring(header.length)) {
+            return contact.channel.commit(contact.datagram, header);
+        }
+        const Status status = out.ring->commit(header);
+        if (status.ok()) {
+            out.ring->cursor().uncount(header.length); // counted when it was sent first
+        }
+        return ring_says(status);
     }
 
     // Converts the ring's error: what its queue pair refuses for good can be sent once the
@@ -193,18 +197,22 @@ public:
     SharedQueuePair* shared_queue_pair(const Subchannel& subchannel) const {
         return connection.shared ? static_cast<SharedQueuePair*>(subchannel.qp.get()) : nullptr;
     }
-    // Messages sent into rings of the peer, over all connections so far.
+    // Messages sent into rings of the peer, over all connections so far: those that were no
+    // datagrams. Exact unless a connection is repaired just as the sequence numbers begin again.
     TrafficCount ring_sent() const {
-        TrafficCount all = contact.rings_sent;
-        for (const RingWriter* ring : {out.ring.get(), connection.ring_closing.get()}) {
-            all.add(ring != nullptr ? ring->sent() : TrafficCount{});
+        std::uint64_t wraps = contact.wraps;
+        Bytes bytes = contact.rings_sent;
+        for (RingWriter* ring : {out.ring.get(), connection.ring_closing.get()}) {
+            wraps += ring != nullptr ? ring->cursor().wraps() : 0;
+            bytes += ring != nullptr ? ring->cursor().sent_bytes() : 0;
         }
-        return all;
+        return {(wraps << 32 | session.next_send) - contact.datagrams_sent.number, bytes};
     }
     // Destroys a writer of the peer's ring: `out.ring` or `connection.ring_closing`.
     void drop_ring_writer(std::unique_ptr<RingWriter>& writer) {
         if (writer != nullptr) {
-            contact.rings_sent.add(writer->sent());
+            contact.wraps += writer->cursor().wraps();
+            contact.rings_sent += writer->cursor().sent_bytes();
         }
         writer.reset();
     }
