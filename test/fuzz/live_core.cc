@@ -413,7 +413,12 @@ private:
         case MessageType::written: return bytes_of(WrittenBody{id(), length()});
         case MessageType::connect_request:
         case MessageType::connect_reply:
-        case MessageType::connect_confirm: return bytes_of(handshake(peer));
+        case MessageType::connect_confirm: {
+            const ConnectBody body = handshake(peer);
+            std::vector<std::byte> bytes = bytes_of(body);
+            bytes.resize(connect_bytes(body.subchannel_count));
+            return bytes;
+        }
         case MessageType::connect_refuse:
         case MessageType::connect_close:
         case MessageType::connect_keep:

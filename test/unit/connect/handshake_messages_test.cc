@@ -92,6 +92,27 @@ TEST_F(Messages, APathThatHasDroppedOutIsNotListedNorARingThatIsNotOffered) {
     EXPECT_EQ(reply.replaces, 3u);
 }
 
+TEST_F(Messages, ARequestDescribesAsManyPathsAsADatagramHolds) {
+    for (std::uint32_t path = 2; path < 12; ++path) {
+        Subchannel& subchannel = peer_->lanes.subchannels.emplace_back();
+        subchannel.path = path;
+        subchannel.qp = std::make_unique<RecordingPair>(100 + path);
+    }
+    EXPECT_TRUE(messages_.send(*peer_, MessageType::connect_request));
+    EXPECT_EQ(body<ConnectBody>(0).subchannel_count, 12u);
+    EXPECT_EQ(body_length(0), 56u + 12 * 16);
+    constexpr Bytes kSmallest = 256 - sizeof(DatagramHeader) - sizeof(MessageHeader);
+    peer_->contact.datagram.shorter = channel_->capacity() - kSmallest; // the peer's MTU is 256
+    for (const MessageType type : {MessageType::connect_request, MessageType::connect_reply}) {
+        EXPECT_TRUE(messages_.send(*peer_, type));
+    }
+    for (const std::size_t message : {1u, 2u}) {
+        EXPECT_EQ(body<ConnectBody>(message).subchannel_count, 8u);
+        EXPECT_EQ(body<ConnectBody>(message).subchannels[7].path, 7u);
+        EXPECT_LE(body_length(message), kSmallest);
+    }
+}
+
 TEST_F(Messages, ARequestSaysHowMuchTheConnectionIsNeeded) {
     messages_.send(*peer_, MessageType::connect_request); // only to be connected from the start
     EXPECT_EQ(header(0).flags, 0);

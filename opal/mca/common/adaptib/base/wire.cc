@@ -31,7 +31,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::connect_yield: return sizeof(ConnectNote);
     case MessageType::connect_request:
     case MessageType::connect_reply:
-    case MessageType::connect_confirm: return sizeof(ConnectBody);
+    case MessageType::connect_confirm: return connect_bytes(0);
     case MessageType::none:
     case MessageType::skip:
     case MessageType::eager:
@@ -58,6 +58,10 @@ bool check_header(const MessageHeader& header, Bytes available) {
     const Bytes body = body_bytes(header.type);
     if (header.type == MessageType::rendezvous) {
         return header.length >= body && header.length <= sizeof(RendezvousBody);
+    }
+    if (header.type >= MessageType::connect_request &&
+        header.type <= MessageType::connect_confirm) {
+        return header.length >= body && header.length <= sizeof(ConnectBody);
     }
     const bool has_payload =
         header.type == MessageType::eager || header.type == MessageType::eager_sync ||
@@ -123,7 +127,10 @@ bool check_message(const MessageHeader& header, const std::byte* body, Bytes ava
     case MessageType::block: return check_body(read_body<BlockBody>(body));
     case MessageType::connect_request:
     case MessageType::connect_reply:
-    case MessageType::connect_confirm: return check_body(read_body<ConnectBody>(body));
+    case MessageType::connect_confirm: {
+        const ConnectBody read = read_connect(header, body);
+        return check_body(read) && header.length == connect_bytes(read.subchannel_count);
+    }
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks: return check_body(read_body<ProbeBody>(body));
