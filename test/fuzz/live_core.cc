@@ -443,7 +443,7 @@ private:
             subchannel.rail = static_cast<std::uint16_t>(input_.below(3));
             subchannel.qp = addresses_[1].rails[0].datagram_qp + input_.below(8);
             subchannel.psn = input_.below(2);
-            subchannel.path = static_cast<std::uint16_t>(subchannel.psn);
+            subchannel.path = static_cast<std::uint8_t>(subchannel.psn);
             subchannel.memory_key = window_->remote_key();
         }
         return body;

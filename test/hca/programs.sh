@@ -30,6 +30,14 @@ hca_environment() {
     export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
 }
 
+# hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose InfiniBand devices
+# and ports have these settings, and prints its name
+hca_topology() {
+    sed "s/device v.*/& $2/; s/port lid.*/& ${3:-}/" "$top/test/hca/hosts.topology" \
+        >"$logs/hca-$1.topology"
+    printf '%s\n' "$logs/hca-$1.topology"
+}
+
 # hca_pair "SERVER CLIENT|PROGRAM...": runs a program as a server and as its client
 hca_pair() {
     local hosts=${1%%|*} server status
@@ -43,19 +51,37 @@ hca_pair() {
     wait "$server" && [ "$status" = 0 ]
 }
 
-# Jobs with faults: name|device settings|millionths of packets lost|port that goes down and up
+hca_btl='--mca pml ob1 --mca btl adaptib,self'
+
+# Jobs with faults: name|device settings|port settings|millionths of packets lost|port that goes
+# down and up|options of mpirun
 hca_faults=(
-    'scrambled|in_order=0 scrambled_writes=1|0|'
-    'loss||1000|'
-    'flap||0|b/v0:1'
+    'scrambled|in_order=0 scrambled_writes=1||0||'
+    'scrambled_1024|in_order=0 scrambled_writes=2|active_mtu=1024|0||'
+    'scrambled_2048|in_order=0 scrambled_writes=2|active_mtu=2048|0||'
+    'scrambled_4096|in_order=0 scrambled_writes=2|active_mtu=4096|0||'
+    "scrambled_1024_btl|in_order=0 scrambled_writes=2|active_mtu=1024|0||$hca_btl"
+    "scrambled_2048_btl|in_order=0 scrambled_writes=2|active_mtu=2048|0||$hca_btl"
+    "scrambled_4096_btl|in_order=0 scrambled_writes=2|active_mtu=4096|0||$hca_btl"
+    'ring_check|||0||--mca opal_common_adaptib_ring_check on'
+    'mtu_256||active_mtu=256|0||'
+    "mtu_256_btl||active_mtu=256|0||$hca_btl"
+    'mtu_256_scrambled|in_order=0 scrambled_writes=2|active_mtu=256|0||'
+    'loss|||1000||'
+    'flap|||0|b/v0:1|'
 )
 
-# hca_fault "SETTINGS|LOSS|PORT": runs a job of four ranks whose data is checked, meanwhile the fault
+# hca_fault "SETTINGS|PORT_SETTINGS|LOSS|PORT|OPTIONS": runs a job of four ranks whose data is
+# checked, meanwhile the fault
 hca_fault() {
-    local settings loss port device control=$build_root/release/simulator/adapter/adaptib_hca_control
-    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
-    IFS='|' read -r settings loss port <<<"$1"
-    sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
+    local settings settings_of_port loss port options
+    local device control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local -a mca
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
+    IFS='|' read -r settings settings_of_port loss port options <<<"$1"
+    read -ra mca <<<"$options"
+    [[ $options == *'--mca pml '* ]] || mca=("${adaptib_mca[@]}" "${mca[@]}")
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology fault "$settings" "$settings_of_port")
     for device in {a,b,c,d}/v{0,1}:1; do
         "$control" "$device" loss "$loss" || return
     done
@@ -64,12 +90,24 @@ hca_fault() {
         hca_flap "$control" "$port" &
         flaps=$!
     fi
-    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${adaptib_mca[@]}" \
+    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${mca[@]}" \
         "$build_root/release/test/mpi/random_traffic" 1 200
     status=$?
     [ -z "$flaps" ] || wait "$flaps" || status=1
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
+}
+
+# hca_misplaced: devices that place packets out of order and say that they do not. ring_check has to
+# find that: the job ends with the error, and no rank gets wrong data.
+hca_misplaced() {
+    local log=$logs/hca-misplaced-job status
+    hca_fault "in_order=1 scrambled_writes=2|active_mtu=1024|0||--mca opal_common_adaptib_ring_check on" \
+        >"$log" 2>&1
+    status=$?
+    cat "$log"
+    [ "$status" != 0 ] && grep -q 'places the packets of a write out of order' "$log" &&
+        ! grep -q 'differs' "$log"
 }
 
 hca_flap() {
@@ -90,7 +128,7 @@ hca_fault_program() {
     local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$$.topology
     local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program
     local -a choices=('' 'max_inline=0' 'max_sge=2 max_reads=1' 'max_srq=0'
-        'in_order=0 scrambled_writes=1')
+        'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
     printf 'seed %s: %s\n' "$seed" "${settings:-usual devices}"

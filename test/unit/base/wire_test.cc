@@ -444,7 +444,9 @@ TEST(Wire, ConnectBodiesNameOneToSixteenPathsBetweenRailsThatCanExist) {
         body.subchannel_count = i + 1;
         body.subchannels[i] = last;
         EXPECT_TRUE(check_body(body)) << i;
-        for (const ConnectSubchannel& bad : {no_rail, no_path}) {
+        ConnectSubchannel no_order = last;
+        no_order.unordered = 2;
+        for (const ConnectSubchannel& bad : {no_rail, no_path, no_order}) {
             body.subchannel_count = i + 1;
             body.subchannels[i] = bad;
             EXPECT_FALSE(check_body(body)) << i;

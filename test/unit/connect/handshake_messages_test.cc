@@ -40,6 +40,7 @@ protected:
     void room(bool there) {
         datagrams_.post_result = there ? kOk : Status::again(Reason::queue_full);
     }
+    HandshakeListener& listener() { return *this; }
     std::vector<std::string> unsent_;
 
     const ConnectContext context_ = recorded_context({});
@@ -90,6 +91,24 @@ TEST_F(Messages, APathThatHasDroppedOutIsNotListedNorARingThatIsNotOffered) {
     EXPECT_EQ(reply.ring_bytes, 0u);
     EXPECT_NE(reply.credit_address, 0u);
     EXPECT_EQ(reply.replaces, 3u);
+}
+
+TEST_F(Messages, ARequestSaysOfEachPathWhetherItsDevicePlacesInOrder) {
+    second_.place_in_any_order(1024);
+    messages_.send(*peer_, MessageType::connect_request);
+    EXPECT_EQ(body<ConnectBody>(0).subchannels[0].unordered, 0u);
+    EXPECT_EQ(body<ConnectBody>(0).subchannels[1].unordered, 1u);
+    for (const Placement placement : {Placement::in_order, Placement::any_order}) {
+        ConnectOptions options;
+        options.placement = placement;
+        const ConnectContext context = recorded_context(options);
+        HandshakeMessages messages{context, listener()};
+        messages.send(*peer_, MessageType::connect_reply);
+        const auto reply = body<ConnectBody>(placement == Placement::in_order ? 1 : 2);
+        const auto expected = placement == Placement::any_order ? 1u : 0u;
+        EXPECT_EQ(reply.subchannels[0].unordered, expected);
+        EXPECT_EQ(reply.subchannels[1].unordered, expected);
+    }
 }
 
 TEST_F(Messages, ARequestDescribesAsManyPathsAsADatagramHolds) {

@@ -79,6 +79,12 @@ public:
         info_.capabilities |= static_cast<std::uint32_t>(capability);
     }
 
+    // Packets of at most so many bytes, which become visible in any order.
+    void place_in_any_order(Bytes packet) {
+        info_.places_in_order = false;
+        info_.datagram_bytes = packet;
+    }
+
     static constexpr std::size_t kMany = 1'000'000;
 
     PortState port = PortState::active;

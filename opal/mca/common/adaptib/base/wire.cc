@@ -96,7 +96,8 @@ bool check_body(const ConnectBody& body) {
         return false;
     }
     for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
-        if (body.subchannels[i].rail >= kMaxRails || body.subchannels[i].path >= kMaxSubchannels) {
+        const ConnectSubchannel& each = body.subchannels[i];
+        if (each.rail >= kMaxRails || each.path >= kMaxSubchannels || each.unordered > 1) {
             return false;
         }
     }

@@ -265,8 +265,11 @@ constexpr Bytes kMeasureBytes = 4 * kKiB;
 
 struct ConnectSubchannel {
     std::uint16_t rail; // the sender's rail
-    std::uint16_t path; // index of the path between the two rails
-    std::uint32_t qp;   // if access_key is set: the rail's DC target
+    std::uint8_t path;  // index of the path between the two rails
+    // 1: the sender's device may place the packets of a write in any order. A write into the ring
+    // that is longer than one packet of the path may then be seen before it is complete.
+    std::uint8_t unordered;
+    std::uint32_t qp; // if access_key is set: the rail's DC target
     std::uint32_t psn;
     std::uint32_t memory_key; // of the sender's ring and credit, over this rail
 };

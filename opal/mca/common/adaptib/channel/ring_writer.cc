@@ -255,18 +255,15 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format, 
                                 const Gather* payload) {
     static_assert(ring_units_for(0, RingFormat::posted) == 1, "a skip is one unit");
     MessageHeader tailed = header;
-    tailed.magic = format == RingFormat::counted ? kCountedMagic : kTailedMagic;
+    tailed.magic = format == RingFormat::checked   ? kCheckedMagic
+                   : format == RingFormat::counted ? kCountedMagic
+                                                   : kTailedMagic;
     const std::uint64_t head = tailed.head_word();
-    const std::uint64_t tail = ring_tail_word(head, header.sequence);
     const Bytes bytes = ring_posted_bytes(header.length, format);
     std::byte* at = cursor_.here();
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
-    if (format == RingFormat::counted) {
-        const std::uint64_t count = carried_.count();
-        std::memcpy(at + bytes - sizeof tail - sizeof count, &count, sizeof count);
-    }
-    std::memcpy(at + bytes - sizeof tail, &tail, sizeof tail);
+    add_words(at + bytes, tailed, format, payload);
     if (unclean(taken)) [[unlikely]] {
         if (const Status status = post_zero(cursor_.unit_behind(taken)); !status.ok()) {
             return status;
@@ -279,6 +276,26 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format, 
     // message.
     return poster_.write({at, bytes, mirror_.local_key()}, cursor_.position(),
                          header.type == MessageType::disconnect);
+}
+
+// Writes the words behind the body of the message at the cursor, up to `end`.
+void RingWriter::add_words(std::byte* end, const MessageHeader& tailed, RingFormat format,
+                           const Gather* payload) const {
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    if (format == RingFormat::counted || format == RingFormat::checked) {
+        const std::uint64_t count = carried_.reserved() ? carried_.count() : 0;
+        std::memcpy(end - 2 * kWord, &count, kWord);
+    }
+    if (format == RingFormat::checked) {
+        const std::byte* const at = cursor_.here();
+        const std::byte* const body = payload != nullptr
+                                          ? static_cast<const std::byte*>(payload->address)
+                                          : at + sizeof(MessageHeader);
+        const std::uint64_t sum = ring_checksum(at, body, tailed.length);
+        std::memcpy(end - 3 * kWord, &sum, kWord);
+    }
+    const std::uint64_t tail = ring_tail_word(tailed.head_word(), tailed.sequence);
+    std::memcpy(end - kWord, &tail, kWord);
 }
 
 // `bytes`: from the beginning of the message to the end of its tail word.

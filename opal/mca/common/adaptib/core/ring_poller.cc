@@ -214,7 +214,13 @@ bool RingPoller::poll_with_care(Peer& peer, RingReader& ring) {
 void RingPoller::on_garbage(Peer& peer) {
     if (peer.session.state != ConnectState::failed) {
         ++counters_.bad_packets;
-        protocol_.failures().fail(peer, "its ring holds a malformed message");
+        const bool misplaced = peer.in.ring.has_value() && peer.in.ring->misplaced();
+        protocol_.failures().fail(
+            peer, misplaced ? "a message in its ring is not what the peer wrote: this host's RDMA "
+                              "device places the packets of a write out of order "
+                              "(opal_common_adaptib_ring_in_order has to be auto or no), or the "
+                              "data was damaged (opal_common_adaptib_ring_check)"
+                            : "its ring holds a malformed message");
     }
 }
 
