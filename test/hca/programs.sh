@@ -25,6 +25,7 @@ hca_programs=(
 # LD_LIBRARY_PATH=$hca_library too.
 hca_environment() {
     hca_library=$build_root/release/simulator/adapter/.libs
+    hca_mlx5=$build_root/release/simulator/adapter/mlx5/.libs
     export ADAPTIB_HCA_TOPOLOGY=$top/test/hca/hosts.topology
     export ADAPTIB_HCA_FABRIC=/dev/shm/adaptib-hca-test-$$
     export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
@@ -52,6 +53,7 @@ hca_pair() {
 }
 
 hca_btl='--mca pml ob1 --mca btl adaptib,self'
+hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|port that goes
 # down and up|options of mpirun
@@ -67,6 +69,11 @@ hca_faults=(
     'mtu_256||active_mtu=256|0||'
     "mtu_256_btl||active_mtu=256|0||$hca_btl"
     'mtu_256_scrambled|in_order=0 scrambled_writes=2|active_mtu=256|0||'
+    "dc|dc=1||0||$hca_dc"
+    "dc_btl|dc=1||0||$hca_btl $hca_dc"
+    "dc_endpoints|dc=1||0||$hca_dc --mca opal_common_adaptib_endpoints 2"
+    "dc_endpoints_btl|dc=1||0||$hca_btl $hca_dc --mca opal_common_adaptib_endpoints 2"
+    "dc_loss|dc=1||1000||$hca_dc"
     'loss|||1000||'
     'flap|||0|b/v0:1|'
 )
@@ -90,7 +97,7 @@ hca_fault() {
         hca_flap "$control" "$port" &
         flaps=$!
     fi
-    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${mca[@]}" \
+    LD_LIBRARY_PATH=$hca_library:$hca_mlx5 run_mpi 100 4 "${mca[@]}" \
         "$build_root/release/test/mpi/random_traffic" 1 200
     status=$?
     [ -z "$flaps" ] || wait "$flaps" || status=1
