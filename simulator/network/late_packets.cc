@@ -11,7 +11,7 @@ namespace adaptib::sim {
 
 namespace {
 
-constexpr std::uint64_t kLatest = 400; // nanoseconds
+constexpr std::uint64_t kLatest = 2000; // nanoseconds
 
 } // namespace
 
@@ -19,25 +19,22 @@ class LatePackets::Packet final : public Event {
 public:
     Packet(SimRail& rail, std::uint32_t qp, std::uint32_t key, std::uint64_t address,
            std::vector<std::byte> bytes)
-        : world_(rail.world()), port_(rail.port()), rail_(rail), qp_(qp), key_(key),
-          address_(address), bytes_(std::move(bytes)) {}
+        : rail_(rail), qp_(qp), key_(key), address_(address), bytes_(std::move(bytes)) {}
 
     bool placed() const { return placed_; }
-
-private:
-    // A queue pair or region that has ended meanwhile takes nothing more. The rail outlives its
-    // queue pairs.
-    void happen() override {
+    bool is_of(const SimRail& rail, std::uint32_t qp) const { return &rail_ == &rail && qp_ == qp; }
+    // A region that has ended meanwhile takes nothing more.
+    void place() {
         placed_ = true;
-        if (world_.adapter_of(port_).find(qp_) != nullptr &&
-            rail_.regions().find(key_, address_, bytes_.size(), kRemoteWrite) != nullptr) {
+        if (rail_.regions().find(key_, address_, bytes_.size(), kRemoteWrite) != nullptr) {
             std::memcpy(reinterpret_cast<void*>(address_), bytes_.data(), bytes_.size());
             rail_.process().wake();
         }
     }
 
-    World& world_;
-    const PortIndex port_;
+private:
+    void happen() override { place(); }
+
     SimRail& rail_;
     const std::uint32_t qp_;
     const std::uint32_t key_;
@@ -61,9 +58,22 @@ bool LatePackets::draw(const SendWork& work, Bytes bytes, Bytes& at, Bytes& leng
     return true;
 }
 
+void LatePackets::place_all(const SimRail& rail, std::uint32_t qp) {
+    for (const std::unique_ptr<Packet>& packet : packets_) {
+        if (!packet->placed() && packet->is_of(rail, qp)) {
+            packet->place();
+        }
+    }
+    drop_placed();
+}
+
+void LatePackets::drop_placed() {
+    std::erase_if(packets_, [](const auto& packet) { return packet->placed(); });
+}
+
 void LatePackets::hold_back(SimRail& rail, std::uint32_t qp, const SendWork& work,
                             std::uint64_t address, const std::vector<std::byte>& before) {
-    std::erase_if(packets_, [](const auto& packet) { return packet->placed(); });
+    drop_placed();
     auto* const at = reinterpret_cast<std::byte*>(address);
     std::vector<std::byte> bytes(at, at + before.size());
     std::memcpy(at, before.data(), before.size());

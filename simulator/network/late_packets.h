@@ -3,7 +3,8 @@
 //
 // Purpose: adapters that take packets in any order (adaptive routing) may place the end of a long
 // write before its middle. A process that polls on the end then sees memory that is not written
-// yet. A packet is placed soon: before the write's completion can reach the initiator.
+// yet. A packet is placed within 2 us, and before its queue pair takes part in nothing any more: the
+// initiator has been told that it arrived.
 // Ownership: the World's.  Threads: one.
 // May touch: base/, simulator/network/.
 #pragma once
@@ -37,8 +38,12 @@ public:
     void hold_back(SimRail& rail, std::uint32_t qp, const SendWork& work, std::uint64_t address,
                    const std::vector<std::byte>& before);
 
+    // Places the packets of this queue pair of the rail, which is reset or ends.
+    void place_all(const SimRail& rail, std::uint32_t qp);
+
 private:
     class Packet;
+    void drop_placed();
 
     World& world_;
     std::list<std::unique_ptr<Packet>> packets_; // that have not been placed yet

@@ -246,7 +246,7 @@ TEST_F(Path, ADevicePlacesInOrderIfItSaysSoOrNobodyCanTell) {
         lib_.writes_in_order = answer;
         lib_.devices = {ib_device("mlx5_0", 1, 0)};
         lib_.devices[0].limits.vendor_id = vendor;
-        open();
+        ASSERT_EQ(open(), kOk) << error_;
         EXPECT_EQ(rail().info().places_in_order, in_order) << answer << " " << vendor;
     }
 }
