@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Directories to which `make install` copies the components, the common library beside them (they
-# find it by $ORIGIN) and the help texts:
+# find it by $ORIGIN) and the help texts; the programs go to the same place, or to DIR/bin:
 #   nothing given                $HOME/.openmpi/components, which Open MPI searches by default
 #   --prefix=DIR                 DIR/lib/openmpi
 #   --with-component-dir=DIR     DIR
@@ -22,6 +22,10 @@ AC_DEFUN([ADAPTIB_INSTALL_DIRS], [
                      [adaptib_component_dir="$HOME/.openmpi/components"],
                      [adaptib_component_dir='${libdir}/openmpi'])],
         [AC_MSG_ERROR([--with-component-dir: "$with_component_dir" is not an absolute path])])
+    # Programs are found by the path if there is a prefix; else they lie beside the components.
+    AS_IF([test "$prefix" = NONE],
+          [adaptib_tool_dir=$adaptib_component_dir],
+          [adaptib_tool_dir='${bindir}'])
     AC_SUBST([ompilibdir], [$adaptib_component_dir])
     AC_SUBST([opallibdir], [$adaptib_component_dir])
     AC_SUBST([ompidatadir], [$adaptib_component_dir])

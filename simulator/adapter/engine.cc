@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <new>
+#include <semaphore>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -118,7 +120,15 @@ void Engine::start() {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are for its threads
-    std::thread([this] { run(); }).detach();
+    // The C library makes a heap for the thread now, rather than while Open MPI changes the code of
+    // munmap().
+    std::binary_semaphore begun{0};
+    std::thread([this, &begun] {
+        ::operator delete(::operator new(1));
+        begun.release();
+        run();
+    }).detach();
+    begun.acquire();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

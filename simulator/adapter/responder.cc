@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine.h"
+#include "in_order.h"
 
 namespace adaptib::hca {
 namespace {
@@ -252,7 +253,7 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
         responder.held.assign(payload, payload + packet.payload);
         responder.held_at = responder.placed;
     } else if (packet.payload != 0) {
-        static_cast<void>(copy_pinned(memory + responder.placed, payload, packet.payload));
+        static_cast<void>(copy_in_order(memory + responder.placed, payload, packet.payload));
     }
     responder.placed += packet.payload;
     if (packet.has(kLast)) {

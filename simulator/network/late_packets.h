@@ -3,8 +3,8 @@
 //
 // Purpose: adapters that take packets in any order (adaptive routing) may place the end of a long
 // write before its middle. A process that polls on the end then sees memory that is not written
-// yet. A packet is placed within 2 us, and before its queue pair takes part in nothing any more: the
-// initiator has been told that it arrived.
+// yet. A packet is placed within 2 us, and before its queue pair is reset or ends, as the initiator
+// may have been told that it arrived.
 // Ownership: the World's.  Threads: one.
 // May touch: base/, simulator/network/.
 #pragma once

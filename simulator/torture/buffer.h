@@ -5,13 +5,14 @@
 // Ownership: data() describes memory of the buffer, which must not move while that description is
 // in use.
 // Threads: one.
-// May touch: base/.
+// May touch: base/, address_space.h.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/data.h"
+#include "simulator/torture/address_space.h"
 
 namespace adaptib::torture {
 
@@ -44,7 +45,7 @@ private:
     static int pack(void* context, std::size_t offset, void* to, std::size_t* length);
     static int unpack(void* context, std::size_t offset, const void* from, std::size_t* length);
 
-    std::vector<std::byte> memory_;
+    std::vector<std::byte, BlockAllocator<std::byte>> memory_;
     Bytes bytes_ = 0;
     Bytes element_ = 0; // 0: contiguous
     Bytes stride_ = 0;

@@ -134,6 +134,13 @@ Started Driver::send_active(std::uint32_t rank, std::uint32_t to, std::uint8_t t
         started.complete = true;
         return started;
     }
+    if (!at_once && base != nullptr &&
+        protocol.sends().gathered().try_send_active(
+            *target,
+            {tag, base, data.bytes / 8, base + data.bytes / 8, data.bytes - data.bytes / 8},
+            request)) {
+        return started;
+    }
     started.status = protocol.active().send(*target, tag, data, request, started.complete);
     return started;
 }

@@ -31,8 +31,11 @@ public:
     Outcome outcome();
 
 private:
-    // A started operation.
+    // A started operation. Atomics have their result in it, so its address repeats, too.
     struct Live {
+        static void* operator new(std::size_t bytes) { return take_block(bytes); }
+        static void operator delete(void* live, std::size_t bytes) { give_block(live, bytes); }
+
         UserRequest user{}; // first member: completion finds the others through it
         Runner* runner = nullptr;
         const Operation* operation = nullptr;

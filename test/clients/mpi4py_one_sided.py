@@ -251,7 +251,7 @@ def counters(window):
 def swaps(window):
     """A spin lock of compare-and-swap around a count that is read, changed and written."""
     # In a created window, rank 0's own swaps in its own memory need not be atomic with those of
-    # other ranks (README, known problems of Open MPI).
+    # other ranks (docs/known-issues.md).
     takers = range(size) if window.kind == "allocate" else range(1, size)
     rounds, win = 20, window.win
     free, mine, got = numpy.zeros(1, "i8"), numpy.full(1, rank + 1, "i8"), numpy.zeros(1, "i8")

@@ -56,7 +56,8 @@ hca_btl='--mca pml ob1 --mca btl adaptib,self'
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|port that goes
-# down and up|options of mpirun
+# down and up|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
+# random_traffic 1 200
 hca_faults=(
     'scrambled|in_order=0 scrambled_writes=1||0||'
     'scrambled_1024|in_order=0 scrambled_writes=2|active_mtu=1024|0||'
@@ -74,33 +75,43 @@ hca_faults=(
     "dc_endpoints|dc=1||0||$hca_dc --mca opal_common_adaptib_endpoints 2"
     "dc_endpoints_btl|dc=1||0||$hca_btl $hca_dc --mca opal_common_adaptib_endpoints 2"
     "dc_loss|dc=1||1000||$hca_dc"
-    'loss|||1000||'
-    'flap|||0|b/v0:1|'
+    'loss|||1000|||'
+    'flap|||0|b/v0:1||'
+    # Threads of several endpoints send meanwhile, over connections and over datagrams only
+    'loss_endpoints|||1000||--mca opal_common_adaptib_endpoints 4|threads own 4 200'
+    'flap_endpoints|||0|b/v0:1|--mca opal_common_adaptib_endpoints 2|threads own 2 1500'
+    'flap_endpoints_16|||0|b/v0:1|--mca opal_common_adaptib_endpoints 16|threads own 4 500'
+    'flap_endpoints_datagrams|||0|b/v0:1|--mca opal_common_adaptib_endpoints 2 --mca opal_common_adaptib_channel_policy ud|threads own 2 2000'
+    'flap_rma_endpoints|||0|b/v0:1|--mca pml ob1 --mca btl adaptib,self --mca osc rdma --mca opal_common_adaptib_endpoints 4|rma_threads 3 200'
 )
 
-# hca_fault "SETTINGS|PORT_SETTINGS|LOSS|PORT|OPTIONS": runs a job of four ranks whose data is
-# checked, meanwhile the fault
+# hca_fault "SETTINGS|PORT_SETTINGS|LOSS|PORT|ARGUMENTS|PROGRAM": runs a job of four ranks whose
+# data is checked, meanwhile the fault
 hca_fault() {
-    local settings settings_of_port loss port options
+    local settings settings_of_port loss port arguments program
     local device control=$build_root/release/simulator/adapter/adaptib_hca_control
-    local -a mca
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
-    IFS='|' read -r settings settings_of_port loss port options <<<"$1"
-    read -ra mca <<<"$options"
-    [[ $options == *'--mca pml '* ]] || mca=("${adaptib_mca[@]}" "${mca[@]}")
+    IFS='|' read -r settings settings_of_port loss port arguments program <<<"$1"
     ADAPTIB_HCA_TOPOLOGY=$(hca_topology fault "$settings" "$settings_of_port")
     for device in {a,b,c,d}/v{0,1}:1; do
         "$control" "$device" loss "$loss" || return
     done
     local flaps= status
     if [ -n "$port" ]; then
-        hca_flap "$control" "$port" &
+        hca_flap "$control" "$port" 3>"$logs/hca-fault.flaps" &
         flaps=$!
     fi
-    LD_LIBRARY_PATH=$hca_library:$hca_mlx5 run_mpi 100 4 "${mca[@]}" \
-        "$build_root/release/test/mpi/random_traffic" 1 200
+    local transport=("${adaptib_mca[@]}")
+    [[ $arguments != *"--mca pml "* ]] || transport=()
+    read -ra arguments <<<"$arguments"
+    read -ra program <<<"${program:-random_traffic 1 200}"
+    LD_LIBRARY_PATH=$hca_library:$hca_mlx5 run_mpi 100 4 "${transport[@]}" "${arguments[@]}" \
+        "$build_root/release/test/mpi/${program[0]}" "${program[@]:1}"
     status=$?
-    [ -z "$flaps" ] || wait "$flaps" || status=1
+    if [ -n "$flaps" ]; then
+        [ -s "$logs/hca-fault.flaps" ] || { echo "the job ended before the fault" && status=1; }
+        wait "$flaps" || status=1
+    fi
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
 }
@@ -114,21 +125,22 @@ hca_misplaced() {
     status=$?
     cat "$log"
     [ "$status" != 0 ] && grep -q 'places the packets of a write out of order' "$log" &&
-        ! grep -q 'differs' "$log"
+        ! grep -q 'expected 0x' "$log"
 }
 
+# hca_flap CONTROL PORT: takes the port down and up; writes a line to descriptor 3 each time
 hca_flap() {
     local count
     sleep 0.8 # until the job runs
     for count in 1 2 3; do
-        "$1" "$2" down && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
+        "$1" "$2" down && echo down >&3 && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
     done
 }
 
 # hca_fault_program SEED: a random fault program. A job of four ranks whose data is checked runs
 # while ports go down and up, devices fall silent, and packets are lost, as the seed says. At any
 # time the devices of one name (v0 or v1) are without a fault but for loss, so that every two hosts
-# have a way. The log names the faults.
+# have a way. The seed also gives the number of endpoints. The log names the faults.
 hca_fault_program() {
     local control=$build_root/release/simulator/adapter/adaptib_hca_control
     local seed=$1 faults status settings
@@ -138,7 +150,9 @@ hca_fault_program() {
         'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
-    printf 'seed %s: %s\n' "$seed" "${settings:-usual devices}"
+    local -x OMPI_MCA_opal_common_adaptib_endpoints=$((1 << RANDOM % 3))
+    printf 'seed %s: %s, %s endpoints\n' "$seed" "${settings:-usual devices}" \
+        "$OMPI_MCA_opal_common_adaptib_endpoints"
     sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
     rm -f "$ADAPTIB_HCA_FABRIC"
     hca_random_faults "$control" "$seed" &

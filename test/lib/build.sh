@@ -91,13 +91,16 @@ make_programs() {
 
 # build_tsan_components PROGRAM...: in the tsan build, which build_adaptib has made, makes and
 # installs the components, and makes these MPI programs (test/mpi/PROGRAM.c), all under
-# ThreadSanitizer. Its run-time library is in the programs, so a component lacks its symbols.
+# ThreadSanitizer. Its run-time library is in the programs, so a component lacks its symbols. A
+# program in C exports those only that its libraries name when it is linked; without its
+# __cxa_guard_*, ThreadSanitizer does not see who made a function's static object.
 build_tsan_components() (
     cd "$build_root/tsan" && precompile && group_sources || return 1
     arguments=(-j "$jobs" "${precompiled[@]}" "${grouped[@]}" LDFLAGS=-Wl,-z,undefs)
     make "${arguments[@]}" all && make "${arguments[@]}" install &&
         make -j "$jobs" -C test "${@/#/mpi/}" \
-            CFLAGS="$(make_value test CFLAGS) -fsanitize=thread -DMOST_LEFT_KIB=262144"
+            CFLAGS="$(make_value test CFLAGS) -fsanitize=thread -DMOST_LEFT_KIB=262144" \
+            LDFLAGS=-Wl,--export-dynamic-symbol='__cxa_guard_*'
 )
 
 # uses_clang: returns 0 if the build in this directory compiles C++ with clang, without ccache

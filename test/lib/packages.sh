@@ -49,6 +49,10 @@ perftest            hca vm
 ucx-utils           hca
 iproute2            vm
 debootstrap         chroot
+debhelper           packages
+dpkg-dev            packages
+fakeroot            packages
+lintian             packages
 clang-tidy          tidy
 g++-aarch64-linux-gnu aarch64
 qemu-user-static    aarch64

@@ -5,7 +5,7 @@
 * every parameter's help text ends with its default and its range, and the default named is the value
   shown; its level is from 1 to 9,
 * every shared one is a synonym of opal_common_adaptib_*, and takes its value from either spelling,
-* the table of README.md says the same of each; --readme prints what the table should be.
+* the table of docs/parameters.md says the same of each; --table prints what the table should be.
 """
 
 import collections
@@ -55,7 +55,7 @@ def problems_of_spellings(row_name):
             yield f"{name} is set to 4096, and {row_name} is {value}"
 
 
-def readme_rows(found):
+def rows(found):
     for name, row in found.items():
         if "synonym_of:name" not in row:
             continue
@@ -68,23 +68,23 @@ def readme_rows(found):
         yield f"| `{short}` | {default} | {allowed} | {row['level']} | {text} |"
 
 
-def problems_of_readme(found):
+def problems_of_page(found):
     top = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-    with open(os.path.join(top, "README.md"), encoding="utf-8") as readme:
-        shown = [line.rstrip() for line in readme if re.match(r"\| `\w+` \|.*\|.*\| \d \|", line)]
-    expected = list(readme_rows(found))
+    with open(os.path.join(top, "docs", "parameters.md"), encoding="utf-8") as page:
+        shown = [line.rstrip() for line in page if re.match(r"\| `\w+` \|.*\|.*\| \d \|", line)]
+    expected = list(rows(found))
     for line in expected:
         if line not in shown:
-            yield f"README.md lacks: {line}"
+            yield f"docs/parameters.md lacks: {line}"
     for line in shown:
         if line not in expected:
-            yield f"README.md has, and ompi_info has not: {line}"
+            yield f"docs/parameters.md has, and ompi_info has not: {line}"
 
 
 def main():
     found = parameters()
-    if sys.argv[1:] == ["--readme"]:
-        print("\n".join(readme_rows(found)))
+    if sys.argv[1:] == ["--table"]:
+        print("\n".join(rows(found)))
         return 0
     problems = [text for name, row in found.items() for text in problems_of(name, row)]
     shared = [name for name, row in found.items() if "synonym_of:name" in row]
@@ -92,7 +92,7 @@ def main():
         problems.append(f"only {len(shared)} shared parameters: {shared}; are the components found?")
     else:
         problems += problems_of_spellings("mtl_adaptib_eager_limit")
-        problems += problems_of_readme(found)
+        problems += problems_of_page(found)
     print("\n".join(problems + [f"{len(found)} parameters, {len(problems)} problems"]))
     return 1 if problems else 0
 

@@ -7,18 +7,25 @@ Runs test/mpi's program `pingpong`, which checks its data, under mpirun as a use
 environment is that of test/run.
 """
 
+import base64
 import json
+import lzma
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 TOP = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BUILD = os.environ.get("ADAPTIB_BUILD_DIR") or os.path.join(TOP, "build")
 PROGRAM = os.path.join(BUILD, "release", "test", "mpi", "pingpong")
 TOOL = os.path.join(TOP, "opal", "mca", "common", "adaptib", "tools", "adaptib_report")
+ADVISE = os.path.join(BUILD, "release", "simulator", "adaptib_advise")
+ROUTES = os.path.join(TOP, "simulator", "torture", "routes")
+LARGEST_PAGE = 5_000_000  # bytes, of 1,024 processes
+LONGEST = 10  # seconds for it, which takes one where nothing else runs
 MTL = ["--mca", "pml", "cm", "--mca", "mtl", "adaptib"]
 BTL = ["--mca", "pml", "ob1", "--mca", "btl", "adaptib,self"]
 failures = 0
@@ -76,7 +83,21 @@ def directories(work):
         data = json.load(file)
     check(data["rank"] == 1 and data["counters"]["ring_sent_bytes"]["unit"] == "bytes",
           "the JSON has rank, counters and units")
+    check_peers(first)
     tools(first, second, work)
+
+
+def check_peers(directory):
+    """The rows on peers are parts of the counters."""
+    for rank in range(3):
+        with open(os.path.join(directory, f"rank-{rank}.json"), encoding="utf-8") as file:
+            data = json.load(file)
+        peers = data["peers"]
+        check({row["rank"] for row in peers} == {0, 1, 2} - {rank}
+              and all(row["fabric"] == "shm" for row in peers), f"the peers of {rank}: {peers}")
+        for name in ("ring_sent_bytes", "datagram_sent", "rdma_read_bytes"):
+            check(sum(row[name] for row in peers) == data["counters"][name]["value"],
+                  f"{name} of {rank} is the sum over its peers")
 
 
 def tools(first, second, work):
@@ -95,7 +116,100 @@ def tools(first, second, work):
           "the page is there and needs nothing else")
     status, _, complaints = tool("--html", os.path.join(work, "no", "page.html"), first)
     check(status == 1 and "No such file" in complaints, "a page that cannot be written")
+    heat_map(content)
+    matrix(first, work)
+    large(first, work)
+    advice(first, work)
     bad_input(first, work)
+
+
+def heat_map(page):
+    numbers = json.loads(re.search(r"<script type=application/json id=map>(.*?)</script>",
+                                   page).group(1))
+    cells = base64.b64decode(numbers["layers"]["all"])
+    check(numbers["side"] == 3 and len(cells) == 9, "a cell for each pair")
+    check(all(cells[row * 3 + column] > 0 for row in range(3) for column in range(3)
+              if row != column), f"each process has sent to each other one: {list(cells)}")
+    check("process 2 on" in numbers["names"][2], f"names: {numbers['names']}")
+
+
+def matrix(directory, work):
+    status, text, complaints = tool(directory)
+    pairs = re.findall(r"process \d on \S+ to process \d on \S+ +\d+ +\d+\.\d % by ", text)
+    check(len(pairs) == 6, f"the heaviest pairs:\n{text}")
+    status, text, complaints = tool("--matrix", "-", directory)
+    lines = text.split("\n")
+    check(status == 0 and lines[0] == "rank,host" and lines[1].startswith("0,") and not complaints,
+          f"hosts:\n{text}{complaints}")
+    check(lines[5] == "from,to,messages,bytes,long_messages,long_bytes"
+          and re.fullmatch(r"0,1,\d+,\d+,\d+,\d+", lines[6]) and len(lines) == 13, text)
+    older = os.path.join(work, "older")
+    shutil.copytree(directory, older)
+    path = os.path.join(older, "rank-1.json")
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    del data["peers"]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    status, text, complaints = tool("--matrix", "-", older)
+    check(status == 1 and not text and "without numbers by peer" in complaints, complaints)
+    check(tool(older)[0] == 0, "what an earlier version reported is shown")
+
+
+def large(directory, work):
+    """A job of 1,024 processes, made of one report."""
+    many, page = os.path.join(work, "many"), os.path.join(work, "many.html")
+    os.mkdir(many)
+    with open(os.path.join(directory, "rank-0.json"), encoding="utf-8") as file:
+        data = json.load(file)
+    peer = data["peers"][0]
+    for rank in range(1024):
+        data["rank"], data["host"] = rank, f"node{rank // 32}"
+        data["peers"] = [dict(peer, rank=(rank + 2 ** k) % 1024) for k in range(10)]
+        with open(os.path.join(many, f"rank-{rank}.json"), "w", encoding="utf-8") as file:
+            json.dump(data, file)
+    begin = time.monotonic()
+    status, _, complaints = tool("--html", page, many)
+    check(status == 0 and time.monotonic() - begin < LONGEST, f"a large page: {complaints}")
+    check(os.path.getsize(page) < LARGEST_PAGE, f"a large page has {os.path.getsize(page)} bytes")
+
+
+def advise(*arguments):
+    environment = dict(os.environ, PATH=os.path.dirname(TOOL) + os.pathsep + os.environ["PATH"])
+    done = subprocess.run([ADVISE, *arguments], capture_output=True, text=True, check=False,
+                          env=environment)
+    return done.returncode, done.stdout, done.stderr
+
+
+def advice(directory, work):
+    """adaptib_advise on reports of this host, and on the same with hosts of the topology."""
+    files = []
+    for name in ("fat_tree_12x12x12.topology", "fat_tree_12x12x12_lmc2_compact.lfts"):
+        files.append(os.path.join(work, name))
+        with lzma.open(os.path.join(ROUTES, name + ".xz")) as packed, open(files[-1], "wb") as file:
+            file.write(packed.read())
+    network = ["--topology", files[0], "--routes", files[1]]
+    status, text, complaints = advise(*network, directory)
+    check(status == 1 and not text and "which is none of its 144 hosts" in complaints, complaints)
+    elsewhere = os.path.join(work, "elsewhere")
+    os.mkdir(elsewhere)
+    for rank in range(3):
+        with open(os.path.join(directory, f"rank-{rank}.json"), encoding="utf-8") as file:
+            data = json.load(file)
+        data["host"] = f"H{20 * rank:03}"
+        with open(os.path.join(elsewhere, f"rank-{rank}.json"), "w", encoding="utf-8") as file:
+            json.dump(data, file)
+    status, text, complaints = advise(*network, elsewhere)
+    check(status == 0 and "3 ranks on 3 of 144 hosts" in text and "Policy: " in text
+          and "Placement: " in text and "Assumptions\n" in text, f"advice:\n{text}{complaints}")
+    status, text, complaints = advise(*network, "--json", elsewhere)
+    check(status == 0 and json.loads(text)["schema"] == "adaptib-advice", f"{text}{complaints}")
+    status, _, complaints = advise(*network, os.path.join(work, "nowhere"))
+    check(status == 1 and "finds no traffic" in complaints, complaints)
+    status, _, complaints = advise("--topology", files[1], "--routes", files[1], elsewhere)
+    check(status == 1 and "neither a switch" in complaints, complaints)
+    check(advise("--topology", files[0])[0] == 2, "wrong arguments")
+    check(advise("--help")[0] == 0, "help")
 
 
 def bad_input(good, work):

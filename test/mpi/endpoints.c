@@ -133,6 +133,54 @@ static void hints(void)
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * Wildcards that the hints of a communicator exclude: an error, and no wait for ever, even if the
+ * hints are withdrawn later */
+
+static void check_refused(int code, const char *what)
+{
+    int class = MPI_SUCCESS;
+    MPI_Error_class(code, &class);
+    CHECK(class == MPI_ERR_ARG, "%s: error class %d, not MPI_ERR_ARG", what, class);
+}
+
+static void excluded(void)
+{
+    unsigned char byte = 0;
+    int flag = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm made = duplicate(MPI_COMM_WORLD, NULL, true);
+    MPI_Info info;
+    if (!can_spread()) {
+        MPI_Comm_free(&made);
+        return;
+    }
+    MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_assert_no_any_source", "false");
+    MPI_Info_set(info, "mpi_assert_no_any_tag", "false");
+    MPI_Comm_set_info(made, info);
+    MPI_Info_free(&info);
+    if (number_of_rank(numbers_of_ranks, check_rank) > 1) {
+        check_refused(MPI_Recv(&byte, 1, MPI_BYTE, MPI_ANY_SOURCE, 1, made, MPI_STATUS_IGNORE),
+                      "MPI_Recv from any source");
+        check_refused(MPI_Irecv(&byte, 1, MPI_BYTE, MPI_ANY_SOURCE, 1, made, &request),
+                      "MPI_Irecv from any source");
+        check_refused(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, made, &flag, MPI_STATUS_IGNORE),
+                      "MPI_Iprobe from any source");
+    }
+    if (pairs(from, 1) > 1) {
+        check_refused(MPI_Recv(&byte, 1, MPI_BYTE, from, MPI_ANY_TAG, made, MPI_STATUS_IGNORE),
+                      "MPI_Recv of any tag");
+        check_refused(MPI_Improbe(from, MPI_ANY_TAG, made, &flag, &message, MPI_STATUS_IGNORE),
+                      "MPI_Improbe of any tag");
+    }
+    around(made, 1, 8, 1);
+    MPI_Barrier(made);
+    MPI_Comm_free(&made);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * Keys: communicators are made and freed by several threads at once, with sensible and senseless
  * values */
 
@@ -691,6 +739,7 @@ int main(int argc, char **argv)
     static const part_t parts[] = {{"contacts", contacts},
                                    {"keys", keys},
                                    {"hints", hints},
+                                   {"excluded", excluded},
                                    {"spread", spread},
                                    {"half_spread", half_spread},
                                    {"collectives", collectives},

@@ -3,7 +3,7 @@
  * Buffers that are sent again and again: each is overwritten as soon as MPI gives it back, and the
  * receiver checks every byte. Non-blocking, blocking and persistent sends, broadcasts, requests
  * that are freed; buffers on the heap, on the stack, in read-only pages, and in memory that is
- * unmapped, discarded or moved between two sends.
+ * unmapped, discarded or moved between two sends; a communicator that asserts reuse.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -235,6 +235,32 @@ static void allocated_anew(void)
     }
 }
 
+/* A communicator whose user promises that buffers are used again; some messages break that. */
+static void asserted(unsigned char *const *out)
+{
+    MPI_Info info;
+    MPI_Comm comm;
+
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "adaptib_assert_buffer_reuse", "true");
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+    MPI_Info_free(&info);
+    for (int round = 0; peer < check_ranks && round < ROUNDS; ++round) {
+        const size_t bytes = sizes[round % SIZES];
+        unsigned char *const from = out[round % 7 == 0 ? round % WINDOW : 0];
+        unsigned char in[8192];
+        MPI_Request request;
+
+        fill(from, bytes, key(check_rank, bytes, round, 3));
+        MPI_Isend(from, (int) bytes, MPI_BYTE, peer, 3, comm, &request);
+        MPI_Recv(in, (int) sizeof in, MPI_BYTE, peer, 3, comm, MPI_STATUS_IGNORE);
+        CHECK_BYTES(in, bytes, key(peer, bytes, round, 3), "an asserted buffer");
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        memset(from, GARBAGE, bytes);
+    }
+    MPI_Comm_free(&comm);
+}
+
 static void read_only(void)
 {
     unsigned char *const at = map_at(NULL);
@@ -274,6 +300,7 @@ int main(int argc, char **argv)
         read_only();
     }
     broadcasts(out[1]);
+    asserted(out);
     for (int i = 0; i < WINDOW; ++i) {
         free(out[i]);
     }

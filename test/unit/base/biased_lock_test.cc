@@ -165,5 +165,25 @@ TEST(BiasedLock, OutlivesItsOwner) {
     EXPECT_LE(lock.revocations(), 2U);
 }
 
+TEST(BiasedLock, TellsIfOthersWantIt) {
+    BiasedLock lock;
+    EXPECT_TRUE(lock.is_wanted_by_no_other()) << "nobody has taken it";
+    const auto wanted_by_no_other = [&lock] {
+        const std::lock_guard guard(lock);
+        return lock.is_wanted_by_no_other();
+    };
+    EXPECT_TRUE(wanted_by_no_other());
+    std::thread([&] { EXPECT_FALSE(wanted_by_no_other()); }).join();
+    EXPECT_FALSE(wanted_by_no_other());
+    take_often(lock);
+    EXPECT_TRUE(wanted_by_no_other());
+    std::thread([&lock] { // helps
+        ASSERT_TRUE(lock.try_lock_to_help());
+        EXPECT_FALSE(lock.is_wanted_by_no_other());
+        lock.unlock();
+    })
+        .join();
+}
+
 } // namespace
 } // namespace adaptib

@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/process_name.h"
 #include "fabric/shm/shm_fabric.h"
+#include "simulator/network/world.h"
 #include "unit/core/address_table.h"
 #include "unit/null_rail.h"
 
@@ -168,6 +172,58 @@ TEST_F(CoreOpenerTest, OnlyTheFirstProcessWarnsOfAStripingThresholdWithoutEffect
     environment_.self = kFirst;
     ASSERT_TRUE(open(shm()).ok()) << text_;
     EXPECT_TRUE(was_told("opal_common_adaptib_striping_threshold (1024) is below"));
+}
+
+// Two hosts with a rail whose datagrams may be lost.
+std::unique_ptr<sim::World> simulated_world() {
+    sim::WorldOptions options;
+    std::string text;
+    options.machine = *sim::machine("connect-ib");
+    options.machine.offers.reliable_ud = false;
+    options.topology = sim::crossbar(2, {}, sim::links_of(options.machine), 1);
+    EXPECT_TRUE(sim::Routes::compute(options.topology, options.routes, text)) << text;
+    return std::make_unique<sim::World>(std::move(options));
+}
+
+// Open MPI changes the code of munmap() then, which a responder's thread may be inside of.
+TEST_F(CoreOpenerTest, MemoryIsWatchedBeforeThereIsAResponder) {
+    const auto world = simulated_world();
+    std::unique_ptr<Fabric> fabric = world->attach(0).fabric;
+    const Fabric& attached = *fabric;
+    std::vector<std::uint32_t> responders;
+    environment_.watch_memory = [&] {
+        responders.push_back(attached.responder_qp(0));
+        return true;
+    };
+    ASSERT_TRUE(open(std::move(fabric)).ok()) << text_;
+    EXPECT_EQ(responders, std::vector<std::uint32_t>{0});
+    EXPECT_NE(attached.responder_qp(0), 0u);
+    parts_.reset();
+}
+
+// Any but the first endpoint may never be used.
+TEST_F(CoreOpenerTest, AFurtherEndpointReceivesTheFirstMessagesOfAllWhenItIsUsed) {
+    constexpr std::uint32_t kProcesses = 1000;
+    for (const std::uint32_t number : {0u, 3u}) {
+        const auto world = simulated_world();
+        counters_ = {};
+        environment_.self = endpoint_name(kFirst, number);
+        ASSERT_TRUE(open(world->attach(0).fabric).ok()) << text_;
+        AttachedFabric& attached = parts_->fabrics.all()[0];
+        const std::uint64_t one = attached.datagrams->capacity();
+        const auto receives = [&, at_first = counters_.buffers_bytes]() {
+            return (counters_.buffers_bytes - at_first) / one;
+        };
+        const std::uint64_t more = kProcesses - (number == 0 ? DatagramChannel::kFirstReceives
+                                                             : DatagramChannel::kFewReceives);
+        parts_->fabrics.expect(kProcesses);
+        EXPECT_GE(receives(), number == 0 ? more : 0);
+        EXPECT_TRUE(number == 0 || receives() == 0) << "not yet used";
+        attached.use();
+        EXPECT_GE(receives(), more);
+        EXPECT_LT(receives(), 2 * more);
+        parts_.reset();
+    }
 }
 
 } // namespace

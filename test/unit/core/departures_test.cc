@@ -83,6 +83,30 @@ TEST_F(DeparturesTest, APeerThatSomethingIsWantedOfIsLost) {
     EXPECT_FALSE(departures_.any());
 }
 
+// The core does not know what the user of active messages waits for.
+TEST_F(DeparturesTest, APeerOfActiveMessagesThatEndsWithoutAWordIsLost) {
+    protocol_.active().listen([](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
+    handle_of(peer_).says(Status::error(Reason::peer_gone));
+    peer_.in.next_receive = 0;
+    peer_.session.next_send = 0;
+    EXPECT_TRUE(departures_.leaves(peer_)) << "it has exchanged no message";
+    departures_.tear_down_peers();
+    Peer& other = meet(8);
+    connect(other);
+    other.in.next_receive = 3;
+    handle_of(other).says(Status::error(Reason::no_device));
+    EXPECT_TRUE(departures_.leaves(other)) << "it has closed";
+    handle_of(other).says(Status::error(Reason::peer_gone));
+    other.ending.disconnect_received = true;
+    EXPECT_TRUE(departures_.leaves(other)) << "it has said goodbye";
+    other.ending.disconnect_received = false;
+    EXPECT_FALSE(departures_.leaves(other));
+    departures_.on_peers_changed();
+    EXPECT_EQ(other.session.state, ConnectState::failed);
+    EXPECT_NE(other.ending.failure.find("its process has ended"), std::string::npos);
+    EXPECT_TRUE(other.ending.failure_reported);
+}
+
 TEST_F(DeparturesTest, ALeavingPeerThatIsWantedAgainIsNotReleased) {
     handle_of(peer_).says(Status::error(Reason::no_device));
     departures_.on_peers_changed();

@@ -249,5 +249,29 @@ TEST(StartupModeOf, EachTextOfConnect) {
     }
 }
 
+// Limits of 0 are none, or chosen by the core.
+TEST(PartOfLimits, IsForOneEndpointAndNeverNone) {
+    Parameters process = default_parameters();
+    process.connect_max = 10;
+    process.connect_pool = 0;
+    process.ring_max = 256;
+    process.dc_initiators = 8;
+    process.shm_memory = 0;
+    process.unexpected_memory = 1000;
+    process.registration_cache = 100;
+    const Parameters one = part_of_limits(process, 1);
+    EXPECT_EQ(one.connect_max, 10);
+    EXPECT_EQ(one.dc_initiators, 8);
+    const Parameters part = part_of_limits(process, 16);
+    EXPECT_EQ(part.connect_max, 1) << "never none";
+    EXPECT_EQ(part.connect_pool, 0);
+    EXPECT_EQ(part.ring_max, 16);
+    EXPECT_EQ(part.dc_initiators, 1);
+    EXPECT_EQ(part.shm_memory, 0u);
+    EXPECT_EQ(part.unexpected_memory, 62u);
+    EXPECT_EQ(part.registration_cache, 6u);
+    EXPECT_EQ(part.eager_limit, process.eager_limit);
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -221,6 +221,28 @@ TEST(ExposedMemory, BuffersAreNotRegisteredByThemselvesWhereForkTakesTheirPages)
     }
 }
 
+TEST(ExposedMemory, BounceBuffersAreMadeInBlocksUpToABound) {
+    Process process(2, false);
+    BounceBuffers& pool = process.memory->bounce(1);
+    std::vector<BounceBuffer> taken(BounceBuffers::kMost);
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+        ASSERT_TRUE(pool.take(taken[i]));
+        EXPECT_EQ(pool.made(), (i / BounceBuffers::kInBlock + 1) * BounceBuffers::kInBlock);
+        std::memset(taken[i].data, static_cast<int>(i), BounceBuffers::kBytes);
+    }
+    EXPECT_EQ(process.rail(0).regions, 0u) << "of another fabric";
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+        EXPECT_EQ(taken[i].data[BounceBuffers::kBytes - 1], static_cast<std::byte>(i));
+        EXPECT_TRUE(taken[i].registration->has(1));
+    }
+    BounceBuffer further;
+    EXPECT_FALSE(pool.take(further));
+    std::byte* const last = taken.back().data;
+    pool.give(taken.back());
+    ASSERT_TRUE(pool.take(further));
+    EXPECT_EQ(further.data, last);
+}
+
 TEST(ExposedMemory, StagingBlocksBelongToAFabric) {
     Process process(2, false);
     std::unique_ptr<StagingBlock> block;

@@ -172,6 +172,64 @@ TEST_F(FrequentBuffersTest, RegistersAfterAQuarterOfThePapersUses) {
     }
 }
 
+// A copied put needs a request and a completion as well, so handling is no cost of a gathered one.
+TEST_F(FrequentBuffersTest, OneSidedOperationsPayEarlier) {
+    using Kind = FrequentBuffers::Kind;
+    costs_.handling = 0.9; // of 1 that a gathered message saves
+    open(Mode::automatic, 4096);
+    EXPECT_EQ(buffers_->registered_at(4096, Kind::message), 99u);
+    EXPECT_EQ(buffers_->registered_at(4096, Kind::one_sided), 10u);
+    RegistrationCache::Use use;
+    for (int i = 1; i < 10; ++i) {
+        EXPECT_FALSE(buffers_->use(at(0), 4096, kLocalWrite, use, Kind::one_sided));
+    }
+    ASSERT_TRUE(buffers_->use(at(0), 4096, kLocalWrite, use, Kind::one_sided));
+    use.reset();
+    EXPECT_TRUE(send(0, 4096)) << "a message finds the buffer registered";
+    costs_.handling = 2;
+    open(Mode::automatic, 4096);
+    EXPECT_EQ(buffers_->registered_at(4096, Kind::message), GatherCosts::kNever);
+    EXPECT_EQ(buffers_->registered_at(4096, Kind::one_sided), 10u);
+}
+
+TEST_F(FrequentBuffersTest, AnExpectedBufferIsRegisteredAhead) {
+    buffers_->expect(at(0), 4096);
+    EXPECT_EQ(rail_.made, 1u);
+    EXPECT_EQ(buffers_->table().frequent(), 1u);
+    buffers_->expect(at(0), 4096);
+    EXPECT_EQ(rail_.made, 1u);
+    EXPECT_TRUE(send(0, 4096));
+    EXPECT_EQ(rail_.made, 1u);
+    buffers_->expect(at(kPage), 127);
+    EXPECT_EQ(rail_.made, 1u) << "too short";
+    rail_.refuses = true;
+    buffers_->expect(at(2 * kPage), 4096);
+    EXPECT_FALSE(send(2 * kPage, 4096));
+    EXPECT_EQ(buffers_->table().frequent(), 1u);
+}
+
+TEST_F(FrequentBuffersTest, NothingIsExpectedOfSizesThatNeverPay) {
+    costs_.copy[GatherCosts::index(4096)] = 10;
+    open(Mode::automatic, 4096);
+    buffers_->expect(at(0), 4096);
+    open(Mode::off, 4096);
+    buffers_->expect(at(0), 8192);
+    EXPECT_EQ(rail_.made, 0u);
+}
+
+TEST_F(FrequentBuffersTest, ExplainsWhatIsGathered) {
+    EXPECT_NE(buffers_->explanation().find("none of 128 bytes"), std::string::npos);
+    costs_.copy[GatherCosts::index(512)] = 10;
+    send(0, 512);
+    const std::string text = buffers_->explanation();
+    EXPECT_NE(text.find("messages are gathered: 512 B never, 2048 B from use 10"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("never pays: 1\n"), std::string::npos) << text;
+    open(Mode::off, 4096);
+    EXPECT_EQ(buffers_->explanation(), "");
+}
+
 TEST_F(FrequentBuffersTest, CostsAreMeasuredAtTheFirstUse) {
     EXPECT_EQ(measured_, 0);
     send(0, 127);

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "protocol/active_messages.h"
 #include "unit/protocol/tagged_end.h"
 
 namespace adaptib::test {
@@ -213,6 +215,104 @@ TEST_F(GatheredMessagesOfAPeer, TheyEndWithTheirPeer) {
     EXPECT_EQ(user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     EXPECT_EQ(other.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     EXPECT_FALSE(transfers.work_outstanding());
+}
+
+// Active messages: a header of the caller's, which is copied, and data in the user's buffer.
+class GatheredActiveMessages : public GatheredMessagesOfAPeer {
+protected:
+    static constexpr Bytes kFront = 14;
+    static constexpr std::uint8_t kTag = 65;
+
+    GatheredActiveMessages() { front.fill(std::byte{7}); }
+    GatheredSends::ActivePieces pieces(Bytes bytes) {
+        return {kTag, front.data(), front.size(), data.data(), bytes};
+    }
+    bool send_active(Bytes bytes, UserRequest& of) {
+        return sends.gathered().try_send_active(*peer, pieces(bytes), of);
+    }
+    bool send_active(Bytes bytes) { return send_active(bytes, user); }
+    static std::vector<std::byte> contents(Bytes bytes, std::byte value) {
+        std::vector<std::byte> all(kFront, std::byte{7});
+        all.resize(kFront + bytes, value);
+        return all;
+    }
+
+    std::array<std::byte, kFront> front{};
+};
+
+TEST_F(GatheredActiveMessages, TheHeaderIsCopiedAndTheDataIsNot) {
+    for (const Bytes bytes : {kShort, kShort + 1, kLimit}) {
+        SCOPED_TRACE(bytes);
+        ASSERT_TRUE(send_active(bytes));
+        front.fill(std::byte{0});
+        fill_data(std::byte{2}); // the device has not read it yet
+        EXPECT_EQ(reported(), nullptr);
+        const std::vector<Message> taken = carry();
+        ASSERT_EQ(taken.size(), 1u);
+        EXPECT_EQ(taken[0].header.type, MessageType::active);
+        EXPECT_EQ(taken[0].header.flags, kTag);
+        EXPECT_EQ(taken[0].body, contents(bytes, std::byte{2}));
+        EXPECT_EQ(reported(), &user);
+        EXPECT_EQ(user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        EXPECT_EQ(user.bytes, kFront + bytes);
+        EXPECT_FALSE(transfers.work_outstanding());
+        front.fill(std::byte{7});
+    }
+    EXPECT_EQ(gathered(), 3u);
+}
+
+TEST_F(GatheredActiveMessages, WhatCannotBeGatheredNowIsLeftToTheCaller) {
+    EXPECT_FALSE(send_active(kShort - 1));
+    EXPECT_FALSE(send_active(kCapacity - kFront + 1)) << "longer than the ring takes";
+    ring.qp.post_result = Status::again(Reason::queue_full);
+    EXPECT_FALSE(send_active(kShort));
+    ring.qp.post_result = kOk;
+    fill();
+    EXPECT_FALSE(send_active(kShort));
+    carry();
+    ASSERT_TRUE(send_active(kShort));
+    peer->flow.gathers = nullptr;
+    EXPECT_FALSE(send_active(kShort, other));
+    EXPECT_EQ(carry().size(), 1u);
+    EXPECT_EQ(reported(), &user);
+    EXPECT_EQ(reported(), nullptr);
+}
+
+TEST_F(GatheredActiveMessages, ACopiedMessageGoesWhereAGatheredOneCouldNot) {
+    constexpr std::uintptr_t kPage = 4096;
+    first.refused = second.refused =
+        reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(data.data()) & ~(kPage - 1));
+    fill_data(std::byte{1});
+    EXPECT_FALSE(send_active(kShort));
+    peer->out.try_send_active_below = kCapacity;
+    ASSERT_TRUE(ActiveMessages::try_send(*peer, kTag, front.data(), kFront, data.data(), kShort));
+    const std::vector<Message> taken = carry();
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(taken[0].body, contents(kShort, std::byte{1}));
+}
+
+TEST_F(GatheredActiveMessages, AfterTheFenceBothPiecesAreRepeated) {
+    fill_data(std::byte{1});
+    ASSERT_TRUE(send_active(kShort));
+    ring.qp.lose();
+    flow.interrupt(*peer);
+    flow.on_fenced(*peer);
+    EXPECT_EQ(reported(), &user);
+    fill_data(std::byte{2});
+    ASSERT_FALSE(peer->interruption.in_doubt.empty());
+    auto& repeated = static_cast<RepeatedMessage&>(*peer->interruption.in_doubt.take());
+    EXPECT_EQ(repeated.header.flags, kTag);
+    const std::vector<std::byte> body(repeated.body(), repeated.body() + repeated.header.length);
+    EXPECT_EQ(body, contents(kShort, std::byte{1}));
+    receives.pool().release(&repeated, repeated.size());
+}
+
+TEST_F(GatheredActiveMessages, TheyEndWithTheirPeer) {
+    ASSERT_TRUE(send_active(kShort));
+    peer->session.state = ConnectState::failed;
+    sends.fail(*peer);
+    EXPECT_EQ(reported(), &user);
+    EXPECT_EQ(user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
 }
 
 } // namespace

@@ -26,8 +26,9 @@ constexpr std::uint32_t kAll = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADA
 // The operations of one process, and the notices that they give.
 class Process final : TransferListener, OneSidedListener, RegionKeysListener, MemoryListener {
 public:
-    Process(RailList rails, RailRange fabric, const Clock& clock, Counters& counters)
-        : fabrics_{fabric}, memory({0, kBlock}, rails, fabrics_, counters, *this),
+    Process(RailList rails, RailRange fabric, const Clock& clock, Counters& counters,
+            const ExposedMemory::Options& options = {0, kBlock})
+        : fabrics_{fabric}, memory(options, rails, fabrics_, counters, *this),
           operations({kSelf, true, kBlock, &clock},
                      {rails, memory, pool_, engine, completions_, counters}, *this, *this),
           engine({&clock, Nanoseconds{0}, 10}, rails, counters, *this, operations) {}
@@ -267,6 +268,114 @@ TEST_F(OneSidedTest, AdvertisesWhoExecutesAtomics) {
               kAll | OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED);
     EXPECT_EQ(process.operations.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_READ),
               +OPAL_COMMON_ADAPTIB_REMOTE_READ);
+}
+
+// Small operations on memory that is not registered: copied until their buffer is used often.
+class BouncedTest : public OneSidedTest {
+protected:
+    static constexpr std::uint32_t kUses = 4; // from which on a buffer is registered
+    static ExposedMemory::Options options() {
+        ExposedMemory::Options options{.registration_cache = kGiB, .block_bytes = kBlock};
+        options.frequent.mode = FrequentBuffersOptions::Mode::automatic;
+        options.frequent.costs = [] {
+            GatherCosts costs;
+            costs.copy.fill(11);
+            costs.lookup = 10;
+            costs.handling = 100; // messages never pay
+            costs.registration.fill(4 * kUses - 0.5);
+            return costs;
+        };
+        return options;
+    }
+    Status start() { return start(request); }
+    Status start(UserRequest& of) {
+        return small.operations.start(*peer, put.what, nullptr, of, complete_now);
+    }
+    void set(std::byte ours, std::byte theirs) {
+        std::fill(local.begin(), local.end(), ours);
+        std::fill(target.begin(), target.end(), theirs);
+    }
+    std::uint64_t bounced() const { return there.counters.one_sided_bounced; }
+
+    Process small{rails, {0, 2}, there.clock, there.counters, options()};
+};
+
+TEST_F(BouncedTest, AnUnknownBufferIsCopiedAndAFrequentOneIsNot) {
+    for (const bool get : {false, true}) {
+        SCOPED_TRACE(get);
+        put.what.operation = get ? OPAL_COMMON_ADAPTIB_GET : OPAL_COMMON_ADAPTIB_PUT;
+        put.what.local = local.data() + (get ? 2048 : 0);
+        for (std::uint32_t use = 1; use <= 2 * kUses; ++use) {
+            SCOPED_TRACE(use);
+            set(std::byte{3}, std::byte{4});
+            ASSERT_TRUE(start().ok());
+            ASSERT_EQ(posted(), 1u);
+            const void* const from = qp(used()).gathers[0].address;
+            EXPECT_EQ(from == put.what.local, use >= kUses);
+            execute();
+            ASSERT_EQ(small.ended(), &request);
+            EXPECT_EQ(request.bytes, kLength);
+            const auto* const ours = static_cast<const std::byte*>(put.what.local);
+            EXPECT_EQ(std::memcmp(ours, target.data(), kLength), 0);
+            EXPECT_EQ(ours[kLength - 1], get ? std::byte{4} : std::byte{3});
+            EXPECT_EQ(ours[kLength], std::byte{3});
+            EXPECT_EQ(target[kLength], std::byte{4});
+        }
+    }
+    EXPECT_EQ(bounced(), 2 * (kUses - 1));
+    EXPECT_EQ(small.operations.under_way(), 0u);
+}
+
+TEST_F(BouncedTest, LongOperationsAndThoseBeyondTheBoundAreRegistered) {
+    put.what.bytes = BounceBuffers::kBytes + 1;
+    target.resize(put.what.bytes);
+    put.remote.base = put.what.remote_address = reinterpret_cast<std::uintptr_t>(target.data());
+    put.remote.bytes = target.size();
+    ASSERT_TRUE(start().ok());
+    EXPECT_EQ(qp(used()).gathers[0].address, local.data());
+    execute();
+    ASSERT_EQ(small.ended(), &request);
+    std::vector<BounceBuffer> taken(BounceBuffers::kMost);
+    for (BounceBuffer& each : taken) {
+        ASSERT_TRUE(small.memory.bounce(0).take(each));
+    }
+    put.what.bytes = 64;
+    ASSERT_TRUE(start().ok());
+    EXPECT_EQ(qp(used()).gathers[0].address, local.data());
+    EXPECT_EQ(bounced(), 0u);
+    execute();
+    ASSERT_EQ(small.ended(), &request);
+    small.memory.bounce(0).give(taken.back());
+    ASSERT_TRUE(start().ok());
+    EXPECT_NE(qp(used()).gathers[0].address, local.data());
+    EXPECT_EQ(bounced(), 1u);
+    execute();
+}
+
+TEST_F(BouncedTest, AWaitingOperationKeepsItsCopy) {
+    qp(0).room = qp(1).room = 0;
+    set(std::byte{5}, std::byte{6});
+    ASSERT_TRUE(start().ok());
+    std::fill(local.begin(), local.end(), std::byte{9}); // is copied
+    qp(0).room = qp(1).room = 8;
+    small.engine.post_waiting();
+    ASSERT_EQ(posted(), 1u);
+    execute();
+    EXPECT_EQ(small.ended(), &request);
+    EXPECT_EQ(target[0], std::byte{5});
+}
+
+TEST_F(BouncedTest, AFailedGetLeavesTheBufferAlone) {
+    put.what.operation = OPAL_COMMON_ADAPTIB_GET;
+    qp(0).room = qp(1).room = 0;
+    set(std::byte{5}, std::byte{6});
+    ASSERT_TRUE(start().ok());
+    peer->session.state = ConnectState::failed;
+    small.engine.fail_waiting(*peer);
+    EXPECT_EQ(small.ended(), &request);
+    EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(local[0], std::byte{5});
+    EXPECT_EQ(small.operations.under_way(), 0u);
 }
 
 // A peer whose queue pair executes operations within the call.

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstring>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "unit/protocol/two_ends.h"
@@ -129,6 +131,22 @@ TEST_F(Assisted, AnAtomicIsExecutedOnceWhicheverWay) {
     EXPECT_EQ(ends.counters.rdma_atomic, 200u);
 }
 
+// The initiator's other threads would wait for the target, too.
+TEST_F(Assisted, IsNotAskedWhileSeveralThreadsCall) {
+    TwoEnds::share(ends.lock);
+    for (std::size_t i = 0; i < 50; ++i) {
+        const std::lock_guard guard(ends.lock);
+        ASSERT_TRUE(moves(ends, i % 2 == 0 ? Opcode::write : Opcode::read, 64, i));
+    }
+    EXPECT_EQ(ends.counters.operations_assisted, 0u);
+    EXPECT_EQ(ends.initiators_qp().executed.size(), 50u);
+    for (std::size_t i = 0; i < 4 * BiasedLock::kBiasAfter; ++i) { // this one only, from now on
+        const std::lock_guard guard(ends.lock);
+        ASSERT_TRUE(moves(ends, Opcode::write, 64, i));
+    }
+    EXPECT_GT(ends.counters.operations_assisted, 0u);
+}
+
 TEST_F(Assisted, ATargetThatRefusesLeavesItToTheInitiator) {
     ends.targets_qp().serves = false;
     for (std::size_t i = 0; i < 20; ++i) {
@@ -172,6 +190,19 @@ TEST_P(Long, AllDataIsInPlace) {
     EXPECT_EQ(ends.counters.bad_packets + ends.served.bad_packets, 0u);
     EXPECT_TRUE(ends.slot().shared_word().load() == 0 ||
                 SharedWork::of(ends.slot().shared_word().load()).closed);
+}
+
+TEST_P(Long, ThreadsThatShareTheLockDoNotWaitForTheTarget) {
+    TwoEnds::share(ends.lock);
+    EXPECT_TRUE(moves(ends, GetParam().opcode, Bytes{4 << 20}, 1));
+    EXPECT_EQ(ends.counters.copies_offered, 0u);
+    EXPECT_EQ(ends.counters.rdma_write_bytes + ends.counters.rdma_read_bytes, Bytes{4 << 20});
+}
+
+TEST_P(Long, ThreadsOfTheTargetDoNotWaitForTheInitiator) {
+    TwoEnds::share(ends.targets_lock);
+    EXPECT_TRUE(moves(ends, GetParam().opcode, Bytes{4 << 20}, 1));
+    EXPECT_EQ(ends.counters.copies_staged, 0u);
 }
 
 constexpr WayChoice::Way kAlone = CooperativeCopyChoices::kAlone;

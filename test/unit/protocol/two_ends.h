@@ -11,9 +11,12 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
+#include "base/biased_lock.h"
 #include "base/clock.h"
 #include "channel/ring_reader.h"
 #include "memory/exposed_memory.h"
@@ -204,6 +207,11 @@ public:
     CopyingQp& targets_qp() { return static_cast<CopyingQp&>(*here->lanes.subchannels[0].qp); }
     AnswerSlot& slot() { return *here->transfers.answers; }
     const Registration& whole() { return *memory.whole(0); }
+    // Two threads have taken the lock, this one last.
+    static void share(BiasedLock& lock) {
+        std::thread([&lock] { const std::lock_guard guard(lock); }).join();
+        const std::lock_guard guard(lock);
+    }
     // The target takes the messages that have arrived.
     void look_at_ring() {
         MessageHeader header;
@@ -256,8 +264,10 @@ public:
     std::unique_ptr<Peer> here;  // the initiator, as the target sees it
     ExposedMemory memory{{0, kBlock}, rails_, fabrics_, counters, *this};
     LentMemory lent; // of the target
-    RmaTarget target{lent, served, *this};
-    RmaTarget idle_target{memory.lent(), counters, *this}; // of the initiator
+    BiasedLock lock; // of the initiator
+    BiasedLock targets_lock;
+    RmaTarget target{lent, &targets_lock, served, *this};
+    RmaTarget idle_target{memory.lent(), &lock, counters, *this}; // of the initiator
     SynchronousRma initiator{clock, kBlock, memory, counters, idle_target};
 };
 

@@ -119,7 +119,7 @@ TEST(Machines, GiveTheirSourcesAgain) {
     const MachineModel& ibm = *machine("ibm-12x");
     EXPECT_NEAR(smallest_latency(ibm, 1), 3'200, 200); // stated as assumed
     const MachineModel& here = *machine("here");
-    EXPECT_NEAR(smallest_latency(here, 1), 212, 10); // the README's table
+    EXPECT_NEAR(smallest_latency(here, 1), 212, 10); // docs/performance.md
 }
 
 } // namespace

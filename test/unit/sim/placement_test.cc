@@ -35,8 +35,8 @@ RanksOptions scrambling(std::uint64_t seed, Bytes mtu) {
     return options;
 }
 
-// Sends messages of all sizes between all ranks, some at once, over the connections that a first message
-// has made.
+// Sends messages of all sizes between all ranks, some at once, over the connections that a first
+// message has made, until one fails.
 Messages carry_all(Ranks& ranks) {
     Messages messages;
     const auto add = [&](std::size_t from, std::size_t size) {

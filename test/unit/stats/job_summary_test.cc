@@ -29,7 +29,8 @@ std::size_t row_of(const std::string& name) {
 
 ProcessReport report_of(std::uint32_t rank, const std::string& host,
                         const std::vector<std::pair<std::string, std::uint64_t>>& values) {
-    ProcessReport report{kJob | rank, host, std::vector<std::uint64_t>(counter_table().size(), 0)};
+    ProcessReport report{
+        kJob | rank, host, std::vector<std::uint64_t>(counter_table().size(), 0), {}};
     for (const auto& [name, value] : values) {
         report.values[row_of(name)] = value;
     }
@@ -77,6 +78,22 @@ TEST(ProcessReport, IsJsonWithUnits) {
                     "\"ring_sent_bytes\": {\n      \"value\": 99,\n      \"unit\": \"bytes\",\n"
                     "      \"kind\": \"counter\""))
         << json;
+}
+
+TEST(ProcessReport, IsJsonWithARowForEachPeer) {
+    ProcessReport report = report_of(7, "node3", {});
+    PeerTraffic peer;
+    peer.process = kJob | 4;
+    peer.host = "node5";
+    peer.fabric = "verbs";
+    peer.ring = {2, 20};
+    peer.rma.reads = {3, 3000};
+    report.peers.push_back(peer);
+    const std::string json = report_json(report, {});
+    EXPECT_TRUE(has(json, "\"rank\": 4,\n      \"host\": \"node5\",\n      \"fabric\": \"verbs\",\n"
+                          "      \"ring_sent\": 2,\n      \"ring_sent_bytes\": 20,"))
+        << json;
+    EXPECT_TRUE(has(json, "\"rdma_read_bytes\": 3000,"));
 }
 
 TEST(JobSummary, SumsCarriersAndSpreadsProcesses) {

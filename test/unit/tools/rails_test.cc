@@ -79,6 +79,13 @@ constexpr PortState kActive = PortState::active;
 constexpr PortState kDown = PortState::down;
 using States = std::vector<PortState>;
 
+TEST(RailsTool, TellsItsOptions) {
+    const ToolResult result = run({"--help"});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.out.rfind("usage: adaptib_rails", 0), 0u) << result.out;
+    EXPECT_TRUE(result.complaints.empty());
+}
+
 TEST(RailsTool, WrongArgumentsAreRefusedWithTheReasonAndTheUsage) {
     struct Case {
         std::vector<std::string> arguments;

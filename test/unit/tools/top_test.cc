@@ -91,6 +91,15 @@ TEST_F(Top, AForkedChildIsNoProcessOfTheJob) {
     EXPECT_NE(result.complaints.find("no process of yours"), std::string::npos);
 }
 
+TEST_F(Top, TellsItsOptions) {
+    for (const char* help : {"--help", "-h"}) {
+        const ToolResult result = run({"--count", help});
+        EXPECT_EQ(result.status, 0);
+        EXPECT_EQ(result.out.rfind("usage: adaptib_top", 0), 0u) << result.out;
+        EXPECT_TRUE(result.complaints.empty());
+    }
+}
+
 TEST_F(Top, WrongArgumentsAreRefused) {
     for (const std::vector<std::string>& wrong :
          std::vector<std::vector<std::string>>{{"--what"},

@@ -81,6 +81,12 @@ TEST_F(Info, AHostWithoutDevicesIsNoProblemOfItsOwn) {
     EXPECT_TRUE(says("this machine has no RDMA device")) << out_;
 }
 
+TEST_F(Info, TellsItsOptions) {
+    EXPECT_EQ(run({"--help"}), kDone);
+    EXPECT_EQ(out_.rfind("usage: adaptib_info", 0), 0u) << out_;
+    EXPECT_TRUE(complaints_.empty());
+}
+
 TEST_F(Info, PortsThatAreAllUnusableAreAProblem) {
     lib_.devices = {roce_device("rxe0")};
     lib_.devices[0].ports[0].gids.clear();

@@ -40,6 +40,7 @@ typedef struct {
     mca_mtl_base_module_t super;
     opal_common_adaptib_core_t *core; /* the first endpoint */
     uint32_t endpoints;               /* of this process */
+    bool reuse_asserted;              /* by some communicator (ompi_mtl_adaptib_reuses) */
     bool prepared_btls;
     bool selected; /* pml/cm was chosen, with this MTL */
     bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */

@@ -72,6 +72,10 @@ ompi_mtl_adaptib_try_send(struct ompi_communicator_t *comm, int dest, int tag, b
     if (OPAL_UNLIKELY(!ompi_mtl_adaptib_known_way(comm, dest, comm->c_my_rank, tag, &way))) {
         return false;
     }
+    if (OPAL_UNLIKELY(ompi_mtl_adaptib.reuse_asserted) && !blocking
+        && ompi_mtl_adaptib_reuses(comm)) {
+        opal_common_adaptib_expect_reuse(way.core, way.peer, base, bytes);
+    }
     return OPAL_COMMON_ADAPTIB_COMPLETE
            == (blocking ? opal_common_adaptib_try_send : opal_common_adaptib_try_isend)(
                way.core, way.peer, OPAL_COMMON_ADAPTIB_COMM_CID(comm), comm->c_my_rank, tag, base,

@@ -107,12 +107,29 @@ static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *dataty
     return shortcut.pml.pml_isend(buf, count, datatype, dst, tag, mode, comm, request);
 }
 
+/* A persistent send is about to use its buffer again and again. */
+static void expect_reuse(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                         ompi_communicator_t *comm)
+{
+    const size_t bytes = count * datatype->super.size;
+    mtl_adaptib_way_t way;
+
+    if (MPI_PROC_NULL != dst && is_contiguous(datatype, count)
+        && ompi_mtl_adaptib_known_way(comm, dst, comm->c_my_rank, tag, &way)) {
+        opal_common_adaptib_expect_reuse(way.core, way.peer, data_address(buf, datatype, bytes),
+                                         bytes);
+    }
+}
+
 static int shortcut_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                                ompi_request_t **request)
 {
     if (MCA_PML_BASE_SEND_BUFFERED == mode) {
         return ompi_mtl_adaptib_bsend_init(buf, count, datatype, dst, tag, comm, request);
+    }
+    if (MCA_PML_BASE_SEND_SYNCHRONOUS != mode) {
+        expect_reuse(buf, count, datatype, dst, tag, comm);
     }
     return shortcut.pml.pml_isend_init(buf, count, datatype, dst, tag, mode, comm, request);
 }

@@ -5,7 +5,9 @@
  */
 #include "ompi_config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ompi/info/info.h"
 
@@ -14,12 +16,13 @@
 /* Open MPI exports it, but not in each of its builds. */
 #pragma weak ompi_comm_assert_subscribe
 
-/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, and a bit for
- * each thing by which it is spread. */
+/* Kept of a communicator, in c_pml_comm, which pml/cm leaves to the MTL: its key, a bit for each
+ * thing by which it is spread, and whether its buffers are used again. */
 enum {
     BY_SOURCE = 1,
     BY_TAG = 2,
-    KEY_SHIFT = 2
+    REUSES = 4,
+    KEY_SHIFT = 3
 };
 
 static inline uintptr_t word_of(const struct ompi_communicator_t *comm)
@@ -28,12 +31,17 @@ static inline uintptr_t word_of(const struct ompi_communicator_t *comm)
 }
 
 /* Open MPI's own messages have negative tags other than MPI_ANY_TAG. */
+static bool is_not_spread(int tag)
+{
+    return tag < 0 && MPI_ANY_TAG != tag;
+}
+
 static uint32_t key_of(const struct ompi_communicator_t *comm, int source, int tag)
 {
     const uintptr_t word = word_of(comm);
     const uint32_t key = (uint32_t) (word >> KEY_SHIFT);
 
-    if (tag < 0 && MPI_ANY_TAG != tag) {
+    if (is_not_spread(tag)) {
         return key;
     }
     return key + (0 != (word & BY_SOURCE) ? (uint32_t) source : 0)
@@ -58,24 +66,70 @@ static uintptr_t spread_of(struct ompi_communicator_t *comm)
            | (OMPI_COMM_CHECK_ASSERT_NO_ANY_TAG(comm) ? BY_TAG : 0);
 }
 
+static bool info_of(const struct ompi_communicator_t *comm, const char *name, char *text,
+                    size_t size)
+{
+    return NULL != comm->super.s_info
+           && opal_common_adaptib_info_get(comm->super.s_info, name, text, size);
+}
+
+static uintptr_t reuse_of(const struct ompi_communicator_t *comm)
+{
+    char text[8];
+
+    if (!info_of(comm, "adaptib_assert_buffer_reuse", text, sizeof(text))
+        || 0 != strcmp(text, "true")) {
+        return 0;
+    }
+    ompi_mtl_adaptib.reuse_asserted = true;
+    return REUSES;
+}
+
 void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm)
 {
     uint32_t key = (uint32_t) OPAL_COMMON_ADAPTIB_COMM_CID(comm);
     char text[16];
 
-    if (NULL != comm->super.s_info
-        && opal_common_adaptib_info_get(comm->super.s_info, "adaptib_endpoint", text,
-                                        sizeof(text))) {
+    if (info_of(comm, "adaptib_endpoint", text, sizeof(text))) {
         key = (uint32_t) strtoul(text, NULL, 0);
     }
-    comm->c_pml_comm = (void *) ((uintptr_t) key << KEY_SHIFT | spread_of(comm));
+    comm->c_pml_comm = (void *) ((uintptr_t) key << KEY_SHIFT | spread_of(comm) | reuse_of(comm));
 }
 
-opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm,
-                                                            int tag)
+bool ompi_mtl_adaptib_reuses(const struct ompi_communicator_t *comm)
 {
-    return opal_common_adaptib_endpoint(ompi_mtl_adaptib.core,
-                                        key_of(comm, 0, tag) % ompi_mtl_adaptib.endpoints);
+    return 0 != (word_of(comm) & REUSES);
+}
+
+/* Returns an error, and says why, if messages with the tag are spread by what is wild. */
+static int check_wildcards(const struct ompi_communicator_t *comm, bool any_source, int tag)
+{
+    const uintptr_t wild =
+        (any_source ? BY_SOURCE : 0) | (MPI_ANY_TAG == tag ? (uintptr_t) BY_TAG : 0);
+    char text[512];
+    bool by_source;
+
+    if (is_not_spread(tag) || 0 == (word_of(comm) & wild)) {
+        return OMPI_SUCCESS;
+    }
+    by_source = 0 != (word_of(comm) & wild & BY_SOURCE);
+    snprintf(text, sizeof(text),
+             "A receive or probe with %s fails on the communicator \"%s\", which was made with the "
+             "info key %s: its messages are spread over several endpoints. A later "
+             "MPI_Comm_set_info does not change that. Make the communicator without the key, or "
+             "start the job with one endpoint (--mca opal_common_adaptib_endpoints 1).",
+             by_source ? "MPI_ANY_SOURCE" : "MPI_ANY_TAG", comm->c_name,
+             by_source ? "mpi_assert_no_any_source" : "mpi_assert_no_any_tag");
+    opal_common_adaptib_mca_say(OPAL_COMMON_ADAPTIB_FAILURE, text);
+    return OMPI_ERR_BAD_PARAM;
+}
+
+int ompi_mtl_adaptib_way_from_any(struct ompi_communicator_t *comm, int tag, mtl_adaptib_way_t *way)
+{
+    way->core = opal_common_adaptib_endpoint(ompi_mtl_adaptib.core,
+                                             key_of(comm, 0, tag) % ompi_mtl_adaptib.endpoints);
+    way->peer = NULL;
+    return check_wildcards(comm, true, tag);
 }
 
 static mtl_adaptib_peers_t *table_of(void *entry)
@@ -163,6 +217,10 @@ int ompi_mtl_adaptib_way_with_care(struct ompi_communicator_t *comm, struct ompi
         there = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
     }
     if (ompi_mtl_adaptib_is_table(there)) {
+        rc = check_wildcards(comm, false, tag);
+        if (OMPI_SUCCESS != rc) {
+            return rc;
+        }
         rc = find_in_table(table_of(there), proc, key_of(comm, source, tag), way);
         return opal_common_adaptib_mca_error(rc);
     }

@@ -11,7 +11,8 @@
  * both keys. Two messages that one receive could match thus still take the same way, in their
  * order. Open MPI's own messages, whose tags are negative, are not spread. MPI allows an
  * implementation to require that all processes give such keys alike, and this one does. Keys are
- * read when the communicator is made; later changes have no effect.
+ * read when the communicator is made; later changes have no effect. A receive or probe that the
+ * keys exclude could wait for ever: it is an error (MPI_ERR_ARG), and a message says why.
  *
  * mpi_assert_allow_overtaking and mpi_assert_exact_length are known (MPI_Comm_get_info returns
  * them) and change nothing, so processes may differ in them. Overtaking would let the sender's
@@ -46,15 +47,19 @@ typedef struct {
 /* Reads the keys of a new communicator. */
 void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm);
 
+/* Returns true if the communicator has the info key adaptib_assert_buffer_reuse with the value
+ * "true": its small messages come from the same buffers again and again. */
+bool ompi_mtl_adaptib_reuses(const struct ompi_communicator_t *comm);
+
 /* Releases the peers of a process. */
 void ompi_mtl_adaptib_ways_release(struct ompi_proc_t *proc);
 
 /* Finds the way at first contact, or where there are several endpoints. */
 int ompi_mtl_adaptib_way_with_care(struct ompi_communicator_t *comm, struct ompi_proc_t *proc,
                                    int source, int tag, mtl_adaptib_way_t *way);
-/* The endpoint of a message from any source. */
-opal_common_adaptib_core_t *ompi_mtl_adaptib_core_with_care(struct ompi_communicator_t *comm,
-                                                            int tag);
+/* Finds the endpoint of a message from any source, where there are several. */
+int ompi_mtl_adaptib_way_from_any(struct ompi_communicator_t *comm, int tag,
+                                  mtl_adaptib_way_t *way);
 
 /* Open MPI keeps for a process a peer, or with the lowest bit set a mtl_adaptib_peers_t. */
 static inline bool ompi_mtl_adaptib_is_table(const void *entry)
@@ -103,9 +108,10 @@ static inline int ompi_mtl_adaptib_way_from(struct ompi_communicator_t *comm, in
                                             mtl_adaptib_way_t *way)
 {
     if (MPI_ANY_SOURCE == src) {
-        way->core = OPAL_LIKELY(1 == ompi_mtl_adaptib.endpoints)
-                        ? ompi_mtl_adaptib.core
-                        : ompi_mtl_adaptib_core_with_care(comm, tag);
+        if (OPAL_UNLIKELY(1 != ompi_mtl_adaptib.endpoints)) {
+            return ompi_mtl_adaptib_way_from_any(comm, tag, way);
+        }
+        way->core = ompi_mtl_adaptib.core;
         way->peer = NULL;
         return OMPI_SUCCESS;
     }

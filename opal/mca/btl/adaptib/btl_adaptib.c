@@ -12,6 +12,7 @@
 #include "opal/runtime/opal_progress.h"
 
 #include "btl_adaptib_fragment.h"
+#include "btl_adaptib_waits.h"
 #include "btl_adaptib_way.h"
 
 static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
@@ -246,6 +247,7 @@ static int finalize(mca_btl_base_module_t *btl)
         /* Under an MTL it may never have been registered. */
         (void) opal_progress_unregister(mca_btl_adaptib_progress);
         mca_btl_adaptib_pml_forget();
+        mca_btl_adaptib_waits_close();
         mca_btl_adaptib.core = NULL;
         mca_btl_adaptib.limit = NULL;
         for (uint32_t index = 0; index < mca_btl_adaptib.cores; ++index) {

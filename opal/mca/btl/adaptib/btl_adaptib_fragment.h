@@ -61,11 +61,15 @@ OBJ_CLASS_DECLARATION(mca_btl_adaptib_memory_t);
 static inline opal_common_adaptib_region_t *
 mca_btl_adaptib_region_of(mca_btl_base_registration_handle_t *handle)
 {
-    return NULL == handle
-               ? NULL
-               : ((mca_btl_adaptib_memory_t *) ((char *) handle
-                                                - offsetof(mca_btl_adaptib_memory_t, handle)))
-                     ->region;
+    mca_btl_adaptib_memory_t *memory;
+
+    if (NULL == handle) {
+        return NULL;
+    }
+    memory =
+        (mca_btl_adaptib_memory_t *) ((char *) handle - offsetof(mca_btl_adaptib_memory_t, handle));
+    OPAL_COMMON_ADAPTIB_SEEN(memory); /* another thread may have registered it */
+    return memory->region;
 }
 
 static inline mca_btl_adaptib_fragment_t *mca_btl_adaptib_fragment_get(opal_free_list_t *list,

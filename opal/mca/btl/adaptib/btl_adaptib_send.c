@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "btl_adaptib_fragment.h"
+#include "btl_adaptib_waits.h"
 #include "btl_adaptib_way.h"
 
 static inline mca_btl_adaptib_fragment_t *fragment_of(opal_common_adaptib_request_t *request)
@@ -98,6 +99,26 @@ static inline bool sent_in_pieces(mca_btl_base_endpoint_t *endpoint,
     return true;
 }
 
+/* Lets the device read the data where it is, if it is sent from there again and again and nobody
+ * waits for this send. Returns false if nothing was sent. */
+static __opal_attribute_noinline__ bool gathered(mca_btl_base_endpoint_t *endpoint,
+                                                 mca_btl_adaptib_fragment_t *fragment,
+                                                 mca_btl_base_tag_t tag)
+{
+    const mca_btl_base_segment_t *segments = fragment->segments;
+    mca_btl_adaptib_way_t way;
+
+    if (endpoint->self || !mca_btl_adaptib_is_used(endpoint) || mca_btl_adaptib_waits()) {
+        return false;
+    }
+    way = mca_btl_adaptib_way(endpoint, MCA_BTL_ADAPTIB_MESSAGES);
+    fragment->endpoint = endpoint;
+    return OPAL_COMMON_ADAPTIB_SUCCESS
+           == opal_common_adaptib_active_gather(way.core, way.peer, tag, segments[0].seg_addr.pval,
+                                                segments[0].seg_len, segments[1].seg_addr.pval,
+                                                segments[1].seg_len, &fragment->core);
+}
+
 /* `refused`: the fast path has just refused this message. */
 static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragment_t *fragment,
                         mca_btl_base_tag_t tag, bool refused)
@@ -149,6 +170,10 @@ int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *en
 
     (void) btl;
     fragment->core.complete = send_complete;
+    if (OPAL_UNLIKELY(mca_btl_adaptib.gathers) && descriptor->des_segment_count > 1
+        && gathered(endpoint, fragment, tag)) {
+        return OPAL_SUCCESS; /* its callback follows */
+    }
     rc = start(endpoint, fragment, tag, false);
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_COMPLETE != rc)) {
         return mca_btl_adaptib_error(endpoint, rc);

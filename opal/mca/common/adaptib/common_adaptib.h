@@ -150,7 +150,8 @@ typedef struct {
     int (*report_publish)(void *context, const void *data, size_t size);
     int (*report_lookup)(void *context, uint64_t name, void **data, size_t *size);
     /* Called if the core is going to cache registrations of memory. Returns true if
-     * memory_released() will be called from now on. NULL: it cannot be. */
+     * memory_released() will be called from now on. The core has no thread for RDMA devices yet.
+     * NULL: it cannot be. */
     bool (*watch_memory)(void *context);
 } opal_common_adaptib_environment_t;
 
@@ -176,6 +177,12 @@ opal_common_adaptib_core_release(opal_common_adaptib_core_t *core) OPAL_COMMON_A
 OPAL_COMMON_ADAPTIB_EXPORT const void *
 opal_common_adaptib_core_address(opal_common_adaptib_core_t *core,
                                  size_t *size) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* Copies the name of rail number `rail`, "mlx5_0:1" or "shm0", of the process's first endpoint; the
+ * counters rail_bytes_<rail> are of that rail. Returns false if there is no such rail. */
+OPAL_COMMON_ADAPTIB_EXPORT bool
+opal_common_adaptib_rail_name(opal_common_adaptib_core_t *core, uint32_t rail, char *name,
+                              size_t name_size) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Tells that traffic will come, and which ("messages (MTL under pml/cm)"): for the line that the
  * parameter verbose asks for, and for the report. Of several calls, the first one counts. */

@@ -54,6 +54,20 @@ opal_common_adaptib_active_try_send(opal_common_adaptib_core_t *core,
                                     const void *first, size_t first_bytes, const void *second,
                                     size_t second_bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* True if data of active messages may be gathered from the users' buffers (the parameter
+ * frequent_buffers): then opal_common_adaptib_active_gather is worth a try. Constant. */
+OPAL_COMMON_ADAPTIB_EXPORT bool
+opal_common_adaptib_active_gathers(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* Same for a caller that does not wait for the message: sends it if the second piece lies in a
+ * buffer that is sent from again and again, from where the device reads it.
+ * @retval SUCCESS  started; the second piece must stay until request->complete
+ * @retval AGAIN    not sent; call opal_common_adaptib_active_try_send */
+OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_active_gather(
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint8_t tag,
+    const void *first, size_t first_bytes, const void *second, size_t second_bytes,
+    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* As send. COMPLETE once the data is copied; otherwise the data must stay until request->complete.
  * The peer must not be this process.
  * @retval BAD_PARAM  longer than active_max, or to this process */

@@ -221,6 +221,14 @@ void opal_common_adaptib_mca_connect_start(opal_common_adaptib_core_t *core)
     }
 }
 
+/* The threads of a core have ended when its last user has released it. */
+static void unwatch_memory(void)
+{
+    if (0 == common.references) {
+        opal_common_adaptib_mca_unwatch_memory();
+    }
+}
+
 int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
                                     opal_common_adaptib_core_t **core)
 {
@@ -256,6 +264,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
     }
     rc = opal_common_adaptib_core_acquire(&environment, &acquired);
     if (OPAL_COMMON_ADAPTIB_SUCCESS != rc) {
+        unwatch_memory();
         return opal_common_adaptib_mca_error(rc);
     }
     if (0 == common.references) {
@@ -264,9 +273,11 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         if (OPAL_SUCCESS != rc) {
             opal_common_adaptib_mca_memory_to(NULL);
             opal_common_adaptib_core_release(acquired);
+            unwatch_memory();
             return rc;
         }
         opal_common_adaptib_mca_ended_to(acquired);
+        opal_common_adaptib_mca_register_arrays(acquired);
     }
     common.references++;
     *core = acquired;
@@ -290,4 +301,5 @@ void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core)
     if (0 == common.references) {
         listener_reset();
     }
+    unwatch_memory();
 }

@@ -60,7 +60,11 @@ bool opal_common_adaptib_mca_watch_memory(void *context)
 void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core)
 {
     atomic_store(&told, core);
-    if (NULL == core && watching) {
+}
+
+void opal_common_adaptib_mca_unwatch_memory(void)
+{
+    if (watching) {
         (void) opal_mem_hooks_unregister_release(memory_released);
         (void) mca_base_framework_close(&opal_memory_base_framework);
         watching = false;

@@ -4,6 +4,7 @@
  *
  *   common_adaptib_mca.c             the core: making it, sharing it, publishing its address
  *   common_adaptib_mca_parameters.c  parameters and counters as Open MPI's variables
+ *   common_adaptib_mca_arrays.c      counters by rail and path as arrays of MPI_T
  *   common_adaptib_mca_messages.c    messages to the user
  *   common_adaptib_mca_memory.c      memory that is unmapped
  *   common_adaptib_mca_ended.c       processes that have ended
@@ -33,10 +34,17 @@ const char *opal_common_adaptib_mca_host_name(void);
 /* Returns false if a parameter's value is refused; a message was given. */
 bool opal_common_adaptib_mca_parameters_good(void);
 
-/* For the core's environment: asks Open MPI to report memory that is unmapped. False: it cannot. */
+/* Registers the counters by rail and by path as performance variables, with the names of the core's
+ * rails. A variable that Open MPI refuses is missing; nothing else depends on it. */
+void opal_common_adaptib_mca_register_arrays(opal_common_adaptib_core_t *core);
+
+/* For the core's environment: asks Open MPI to report memory that is unmapped. False: it cannot.
+ * Open MPI replaces the first instructions of munmap() and others, and puts them back at the end: a
+ * thread inside of them meanwhile crashes, so the core must not have threads yet. */
 bool opal_common_adaptib_mca_watch_memory(void *context);
-/* Sets the core to report that to. Call it with NULL before the core is released, which also ends
- * the reports. */
+/* Ends that. Call it when the core has been released, or could not be opened. */
+void opal_common_adaptib_mca_unwatch_memory(void);
+/* Sets the core to report that to. Call it with NULL before the core is released. */
 void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 
 /* Sets the core to report ended processes to. Call it with NULL before the core is released. */

@@ -86,6 +86,13 @@ opal_common_adaptib_try_isend(opal_common_adaptib_core_t *core, opal_common_adap
                               uint32_t context, int32_t source, int32_t tag, const void *base,
                               size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* Tells that the program will send `bytes` bytes from `base` to the peer again and again: if it
+ * pays to let the device read them from there, the buffer is registered now, and not after some
+ * uses (the parameter frequent_buffers). */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_expect_reuse(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                                 const void *base, size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 typedef struct opal_common_adaptib_message opal_common_adaptib_message_t;
 
 /* Handles of messages are multiples of it, so their lowest bits can hold the number of an

@@ -112,7 +112,10 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
 
     AS_IF([test "$adaptib_standalone" = yes],
           [common_adaptib_libdir=$opallibdir
-           common_adaptib_bindir=$opallibdir
+           common_adaptib_bindir=$adaptib_tool_dir
+           AS_IF([test "$prefix" = NONE],
+                 [common_adaptib_man1dir=$adaptib_tool_dir/man/man1],
+                 [common_adaptib_man1dir='${mandir}/man1'])
            common_adaptib_CPPFLAGS=
            common_adaptib_mca_CPPFLAGS="-I\$(top_srcdir) $adaptib_ompi_CPPFLAGS"
            common_adaptib_mca_CFLAGS="-std=gnu11 -fvisibility=hidden $adaptib_ompi_CFLAGS"
@@ -127,6 +130,7 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
            common_adaptib_LIB='-Wl,$(OPAL_TOP_BUILDDIR)/opal/mca/common/adaptib/.libs/libmca_common_adaptib.so'],
           [common_adaptib_libdir='${libdir}'
            common_adaptib_bindir='${bindir}'
+           common_adaptib_man1dir='${mandir}/man1'
            common_adaptib_CPPFLAGS=
            common_adaptib_mca_CPPFLAGS=
            common_adaptib_mca_CFLAGS=
@@ -161,6 +165,7 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     AC_SUBST([ADAPTIB_HAVE_MLX5DV])
     AC_SUBST([common_adaptib_libdir])
     AC_SUBST([common_adaptib_bindir])
+    AC_SUBST([common_adaptib_man1dir])
     AC_SUBST([common_adaptib_mca_CPPFLAGS])
     AC_SUBST([common_adaptib_mca_CFLAGS])
     AC_SUBST([common_adaptib_mca_LIBS])

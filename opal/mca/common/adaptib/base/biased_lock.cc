@@ -70,13 +70,15 @@ void BiasedLock::unlock_shared() {
 
 // The bias holds from this thread's next entry on; until it unlocks, mutex_ keeps others out.
 void BiasedLock::count_entry() {
-    if (last_.load(std::memory_order_relaxed) != this_thread()) {
+    if (const Thread last = last_.load(std::memory_order_relaxed); last != this_thread()) {
+        alone_ = last == 0;
         last_.store(this_thread(), std::memory_order_relaxed);
         in_a_row_ = 0;
         return;
     }
     if (++in_a_row_ >= bias_after_) {
         in_a_row_ = 0;
+        alone_ = true;
         biased_at_ = ticks();
         owner_.store(can_bias() ? this_thread() : 0, std::memory_order_relaxed);
     }

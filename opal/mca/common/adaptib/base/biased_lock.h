@@ -55,6 +55,16 @@ public:
         return owner == this_thread() ||
                (owner == 0 && last_.load(std::memory_order_relaxed) == this_thread());
     }
+    // Returns true if no other thread has taken the lock for as many times in a row as it takes to
+    // bias it, or ever: this thread may keep it for some time. False for a thread that helps.
+    // REQUIRES: this thread has the lock, or the lock is not taken by anybody, as only one thread
+    // calls.
+    bool is_wanted_by_no_other() const {
+        const Thread owner = owner_.load(std::memory_order_relaxed);
+        const Thread last = last_.load(std::memory_order_relaxed);
+        return owner == this_thread() ||
+               (owner == 0 && (last == 0 || (last == this_thread() && alone_)));
+    }
     // Number of revocations so far; for tests and reports. Any thread.
     std::uint64_t revocations() const { return revocations_.load(std::memory_order_relaxed); }
 
@@ -85,7 +95,8 @@ private:
     std::atomic<Thread> owner_{0};    // the lock is biased to it; written with mutex_ locked
     std::atomic<bool> inside_{false}; // the owner has the lock, or tries to enter
     bool shared_ = false;             // the lock is taken by mutex_; written by its holder
-    std::uint32_t in_a_row_ = 0;      // entries of last_; these four: with mutex_ locked
+    bool alone_ = true; // in_a_row_ has reached its bound, or last_ is the first thread of all
+    std::uint32_t in_a_row_ = 0; // entries of last_; these five: with mutex_ locked
     std::uint32_t bias_after_ = kBiasAfter;
     std::uint64_t biased_at_ = 0; // ticks()
     std::atomic<Thread> last_{0};

@@ -241,14 +241,15 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "frequent_buffers", kString, &g_parameters.frequent_buffers, "auto", "", "auto|off|always",
         6,
-        "Whether small messages of non-blocking sends over RDMA devices (MTL only) go out without "
-        "a copy by the sender if the program sends from the same buffer again and again. Such a "
-        "buffer is registered and stays so, as part of registration_cache. off: they are always "
-        "copied. auto: a buffer of 128 bytes and more is registered after so many uses that "
-        "further ones will probably save more than the registration costs; both are measured at "
-        "the first use. Processors that copy fast gather nothing, nor does a kernel whose fork "
-        "does not copy registered pages (before Linux 5.12). always: at its first use. Works only "
-        "with registration_cache. Not yet measured on adapters."},
+        "Whether small messages of non-blocking sends over RDMA devices go out without a copy by "
+        "the sender if the program sends from the same buffer again and again; likewise puts and "
+        "gets of up to 8 KiB, whose buffers would otherwise be registered each. Such a buffer is "
+        "registered and stays so, as part of registration_cache. off: messages are always copied, "
+        "and puts and gets never. auto: a buffer of 128 bytes and more is registered after so "
+        "many uses that further ones will probably save more than the registration costs; both "
+        "are measured at the first use. Processors that copy fast gather nothing, nor does a "
+        "kernel whose fork does not copy registered pages (before Linux 5.12). always: at its "
+        "first use. Works only with registration_cache. Not yet measured on adapters."},
     opal_common_adaptib_parameter_t{
         "frequent_buffers_max", kInt, &g_parameters.frequent_buffers_max, "4096", "buffers",
         "1..262144", 5,

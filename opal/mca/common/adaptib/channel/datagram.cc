@@ -11,14 +11,15 @@ namespace adaptib {
 
 Status DatagramChannel::create(RailList rails, std::uint32_t first, const Identity& identity,
                                const Clock& clock, Counters& counters,
-                               std::unique_ptr<DatagramChannel>& out, std::uint32_t most_receives) {
+                               std::unique_ptr<DatagramChannel>& out, std::uint32_t most_receives,
+                               std::uint32_t first_receives) {
     for (const Rail* rail : rails) {
         if (!rail->info().has(Capability::ud)) {
             return Status::error(Reason::not_supported);
         }
     }
     std::unique_ptr<DatagramChannel> channel(new DatagramChannel(first, identity, clock, counters));
-    if (Status status = channel->sender_.open(rails, most_receives); !status.ok()) {
+    if (Status status = channel->sender_.open(rails, most_receives, first_receives); !status.ok()) {
         return status;
     }
     out = std::move(channel);

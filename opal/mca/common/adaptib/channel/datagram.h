@@ -46,6 +46,10 @@ class DatagramChannel {
 public:
     using Identity = DatagramIdentity;
     static constexpr std::uint32_t kUsualReceives = 4096;
+    // Receives of the first rail at the start, if datagrams may be lost: of a channel that is going
+    // to be used, and of one that may never be.
+    static constexpr std::uint32_t kFirstReceives = 256;
+    static constexpr std::uint32_t kFewReceives = 64;
     using PathFailure = DatagramRetransmitter::PathFailure;
     using Standing = DatagramRetransmitter::Standing;
 
@@ -58,11 +62,13 @@ public:
                            std::uint8_t rail, const MessageHeader& header, const std::byte* body)>;
 
     // `first`: the number of rails[0] among the rails that the process publishes.
-    // `most_receives`: of one rail, if datagrams may be lost.
+    // If datagrams may be lost: `most_receives` of one rail; `first_receives` of the first one at
+    // the start.
     static Status create(RailList rails, std::uint32_t first, const Identity& identity,
                          const Clock& clock, Counters& counters,
                          std::unique_ptr<DatagramChannel>& out,
-                         std::uint32_t most_receives = kUsualReceives);
+                         std::uint32_t most_receives = kUsualReceives,
+                         std::uint32_t first_receives = kFirstReceives);
     static Status create(Rail& rail, const Identity& identity, const Clock& clock,
                          Counters& counters, std::unique_ptr<DatagramChannel>& out) {
         Rail* const only = &rail;

@@ -9,14 +9,14 @@ namespace adaptib {
 namespace {
 
 constexpr std::uint32_t kReceiveSlots = 64;
-constexpr std::uint32_t kLostReceiveSlots = 256; // if a datagram that finds no receive is lost
 // Receives made in advance for the first contacts of a large job; further ones are added when they
 // are missed. With datagrams of 4 KiB they take 4 MiB.
 constexpr std::uint32_t kMostExpected = 1024;
 
 } // namespace
 
-Status DatagramSender::open(RailList rails, std::uint32_t most_receives) {
+Status DatagramSender::open(RailList rails, std::uint32_t most_receives,
+                            std::uint32_t first_receives) {
     datagram_bytes_ = rails[0]->info().datagram_bytes;
     for (const Rail* rail : rails) {
         datagram_bytes_ = std::min(datagram_bytes_, rail->info().datagram_bytes);
@@ -27,7 +27,7 @@ Status DatagramSender::open(RailList rails, std::uint32_t most_receives) {
     ports_.resize(rails.size());
     Status status = slots_.open(rails, datagram_bytes_);
     for (std::size_t i = 0; i < rails.size() && status.ok(); ++i) {
-        const std::uint32_t first = reliable_ || i > 0 ? kReceiveSlots : kLostReceiveSlots;
+        const std::uint32_t first = reliable_ || i > 0 ? kReceiveSlots : first_receives;
         status = ports_[i].open(*rails[i], SendSlots::kBlock,
                                 {first, reliable_ ? first : std::max(first, most_receives)},
                                 identity_.key, counters_);

@@ -39,9 +39,10 @@ public:
         : first_(first), identity_(identity), clock_(clock), counters_(counters), slots_(counters) {
     }
 
-    // Opens a port on each rail, with at most `most_receives` receives if datagrams may be lost.
+    // Opens a port on each rail. If datagrams may be lost, the port has at most `most_receives`
+    // receives, and that of the first rail `first_receives` for a start.
     // REQUIRES: each has Capability::ud.
-    Status open(RailList rails, std::uint32_t most_receives);
+    Status open(RailList rails, std::uint32_t most_receives, std::uint32_t first_receives);
     // Tells that so many processes may send, as the first that they do, at once.
     void expect(std::uint32_t processes);
 

@@ -2,10 +2,11 @@
 // GatheredMessages: messages of a ring whose payload the device reads from the user's buffer.
 //
 // Purpose: the device gathers such a message from the ring's mirror (header and tail) and from the
-// user's buffer, so nothing is copied. The buffer belongs to the message until its write is
-// complete; then the message has arrived, as the acknowledgment of a reliable connection says. If
-// the connection breaks before that, the payload is still in the buffer, to be sent again. Keeps
-// the messages under way to one peer, in the order of the ring.
+// user's buffer, so the payload is not copied. An active message may have a few bytes in front of
+// its payload, the PML's header, which are in the mirror, too. The buffer belongs to the message
+// until its write is complete; then the message has arrived, as the acknowledgment of a reliable
+// connection says. If the connection breaks before that, the payload is still in the buffer, to be
+// sent again. Keeps the messages under way to one peer, in the order of the ring.
 // Ownership: links records that belong to their requests; tells the listener when one is done.
 // Threads: one at a time.
 // May touch: base/.
@@ -22,7 +23,9 @@ namespace adaptib {
 // Has no values until it is in a list.
 struct GatheredMessage {
     GatheredMessage* next_gathered;
+    const std::byte* front; // in the mirror, until the message is consumed
     const std::byte* payload;
+    std::uint32_t front_bytes;
     std::uint32_t sequence; // of the message
     std::uint32_t write;    // number of the write that carries it (RingPoster::signaled)
 };

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/traffic_count.h"
 #include "base/units.h"
 #include "channel/ring_habits.h"
 #include "channel/ring_layout.h"
@@ -86,6 +87,9 @@ public:
     // Sequence number of the last message.
     std::uint32_t sequence() const { return sequence_; }
     void set_sequence(std::uint32_t sequence) { sequence_ = sequence; }
+    // Messages of this writer. They lie in the line that set_sequence() writes.
+    TrafficCount& sent() { return sent_; }
+    const TrafficCount& sent() const { return sent_; }
 
     // ---- Counts
 
@@ -133,6 +137,7 @@ private:
     std::uint32_t last_ = 0; // unit of the last message
     const std::uint32_t units_;
     std::uint32_t sequence_ = kBeforeFirst;
+    TrafficCount sent_;
 };
 
 } // namespace adaptib

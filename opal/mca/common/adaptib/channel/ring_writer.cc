@@ -10,6 +10,31 @@ namespace {
 
 constexpr std::uint64_t kRetainedMark = std::uint64_t{kRetainedMagic - kHeaderMagic} << 16;
 
+// Words of a posted message behind its body.
+struct Behind {
+    RingFormat format;
+    std::uint64_t count;
+    const Gather* payload; // null: it lies in the message
+};
+
+// Writes the words behind the body of the message at `at`, up to `end`.
+void add_words(const std::byte* at, std::byte* end, const MessageHeader& tailed,
+               const Behind& behind) {
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    if (behind.format == RingFormat::counted || behind.format == RingFormat::checked) {
+        std::memcpy(end - 2 * kWord, &behind.count, kWord);
+    }
+    if (behind.format == RingFormat::checked) {
+        const std::byte* const body = behind.payload != nullptr
+                                          ? static_cast<const std::byte*>(behind.payload->address)
+                                          : at + sizeof(MessageHeader);
+        const std::uint64_t sum = ring_checksum(at, body, tailed.length);
+        std::memcpy(end - 3 * kWord, &sum, kWord);
+    }
+    const std::uint64_t tail = ring_tail_word(tailed.head_word(), tailed.sequence);
+    std::memcpy(end - kWord, &tail, kWord);
+}
+
 } // namespace
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const RingTarget& target,
@@ -263,7 +288,8 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format, 
     std::byte* at = cursor_.here();
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
-    add_words(at + bytes, tailed, format, payload);
+    add_words(at, at + bytes, tailed,
+              {format, carried_.reserved() ? carried_.count() : 0, payload});
     if (unclean(taken)) [[unlikely]] {
         if (const Status status = post_zero(cursor_.unit_behind(taken)); !status.ok()) {
             return status;
@@ -278,32 +304,12 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format, 
                          header.type == MessageType::disconnect);
 }
 
-// Writes the words behind the body of the message at the cursor, up to `end`.
-void RingWriter::add_words(std::byte* end, const MessageHeader& tailed, RingFormat format,
-                           const Gather* payload) const {
-    constexpr std::size_t kWord = sizeof(std::uint64_t);
-    if (format == RingFormat::counted || format == RingFormat::checked) {
-        const std::uint64_t count = carried_.reserved() ? carried_.count() : 0;
-        std::memcpy(end - 2 * kWord, &count, kWord);
-    }
-    if (format == RingFormat::checked) {
-        const std::byte* const at = cursor_.here();
-        const std::byte* const body = payload != nullptr
-                                          ? static_cast<const std::byte*>(payload->address)
-                                          : at + sizeof(MessageHeader);
-        const std::uint64_t sum = ring_checksum(at, body, tailed.length);
-        std::memcpy(end - 3 * kWord, &sum, kWord);
-    }
-    const std::uint64_t tail = ring_tail_word(tailed.head_word(), tailed.sequence);
-    std::memcpy(end - kWord, &tail, kWord);
-}
-
 // `bytes`: from the beginning of the message to the end of its tail word.
 Status RingWriter::post_pieces(const MessageHeader& header, Bytes bytes, const Gather& payload) {
     std::byte* const at = cursor_.here();
-    const Bytes end = sizeof header + payload.length;
+    const Bytes end = sizeof header + header.length;
     const std::uint32_t key = mirror_.local_key();
-    const std::array<Gather, kRingGather> pieces{Gather{at, sizeof header, key}, payload,
+    const std::array<Gather, kRingGather> pieces{Gather{at, end - payload.length, key}, payload,
                                                  Gather{at + end, bytes - end, key}};
     return poster_.write_gathered(pieces, cursor_.position());
 }

@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "base/status.h"
+#include "base/traffic_count.h"
 #include "base/units.h"
 #include "base/wire.h"
 #include "channel/carried_credit.h"
@@ -85,9 +86,9 @@ public:
         return kOk;
     }
 
-    // Same for a gathered message, whose payload the device reads from `payload` until the
-    // completion of the write `poster().signaled()`: the caller has filled nothing. REQUIRES: the
-    // queue pair takes kRingGather pieces; gathers(payload.length).
+    // Same for a gathered message, whose last payload.length bytes the device reads from `payload`
+    // until the completion of the write `poster().signaled()`: the caller has filled only what is
+    // in front of them. REQUIRES: the queue pair takes kRingGather pieces; gathers(header.length).
     Status commit_gathered(const MessageHeader& header, const Gather& payload) {
         return post(header, &payload);
     }
@@ -125,6 +126,10 @@ public:
         store_ring_word(at, header.head_word(), std::memory_order_release);
         return true;
     }
+
+    // Messages that the caller has counted here, in a line that each message writes anyway.
+    TrafficCount& sent() { return cursor_.sent(); }
+    const TrafficCount& sent() const { return cursor_.sent(); }
 
     // Posts messages that are not stored, and knows when the reader has them.
     RingPoster& poster() { return poster_; }
@@ -214,8 +219,6 @@ private:
                         const Gather* payload = nullptr);
     Status post_pieces(const MessageHeader& header, Bytes bytes, const Gather& payload);
     Status post_zero(std::uint64_t unit);
-    void add_words(std::byte* end, const MessageHeader& tailed, RingFormat format,
-                   const Gather* payload) const;
 
     // Writes field by field, as head_word() reads (the reason is there).
     static void write_fields(std::byte* at, const MessageHeader& header) {

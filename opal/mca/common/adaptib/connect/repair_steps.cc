@@ -90,7 +90,7 @@ void RepairSteps::on_repair_fenced(Peer& peer) {
 // Destroys queue pairs before the memory that they write from.
 void RepairSteps::drop_ring_writer(Peer& peer) {
     parts_.resources.drop_queue_pairs(peer);
-    peer.out.ring.reset();
+    peer.drop_ring_writer(peer.out.ring);
     peer.transfers.answers = nullptr;
     peer.session.ring_broken = false;
 }

@@ -37,9 +37,9 @@ void Teardown::leave(Peer& peer, ConnectState state) {
     peer.interruption.repair.expected = expected;
     peer.session.repairable = peer.session.ring_broken = false;
     peer.session.state = state;
-    peer.out.ring.reset();
+    peer.drop_ring_writer(peer.out.ring);
     peer.transfers.answers = nullptr;
-    peer.connection.ring_closing.reset();
+    peer.drop_ring_writer(peer.connection.ring_closing);
     if (state == ConnectState::failed) {
         peer.contact.channel.retransmitter().forget(peer.contact.datagram);
     }

@@ -24,7 +24,9 @@ struct AttachedFabric {
     std::unique_ptr<Fabric> fabric;
     const PollHint* poll_hint = nullptr; // the fabric's poll hint
     std::size_t notices_reported = 0;
-    bool used = false; // a peer uses it
+    bool used = false; // a peer uses it: use()
+    // Processes that may send to it at once when it is used, for which there are no receives yet.
+    std::uint32_t expected = 0;
     RailRange rails;
     bool device = false; // its rails are those of RDMA devices
     Bytes eager_limit = 0;
@@ -39,6 +41,14 @@ struct AttachedFabric {
     std::vector<CompletionFilter> filters; // one per rail
     DatagramChannel::Receiver receiver;
     std::vector<RailAddress> addresses; // of its rails, as last told to peers
+
+    // Records that a peer uses it.
+    void use() {
+        if (!used) {
+            used = true;
+            datagrams->expect(expected);
+        }
+    }
 };
 
 } // namespace adaptib

@@ -118,9 +118,11 @@ Status AttachedFabrics::open_rails(const Parts& parts, std::uint32_t depth, Proc
             parts.tolerant && std::all_of(all.begin(), all.end(), [](const Rail* rail) {
                 return rail->info().has(Capability::ud);
             });
+        attached.expected = may_stay_unused() ? DatagramChannel::kFirstReceives : 0;
         Status status = DatagramChannel::create(
             several ? all : all.first(1), attached.rails.first, {address.name, address.key},
-            parts.attended, *environment_.counters, attached.datagrams, attached.datagram_buffers);
+            parts.attended, *environment_.counters, attached.datagrams, attached.datagram_buffers,
+            may_stay_unused() ? DatagramChannel::kFewReceives : DatagramChannel::kFirstReceives);
         if (status.ok()) {
             open_responder(attached, address);
         }
@@ -153,6 +155,16 @@ Status AttachedFabrics::open_rails(const Parts& parts, std::uint32_t depth, Proc
         }
     }
     return kOk;
+}
+
+void AttachedFabrics::expect(std::uint32_t processes) {
+    for (AttachedFabric& attached : fabrics_) {
+        if (attached.used || !may_stay_unused()) {
+            attached.datagrams->expect(processes);
+        } else {
+            attached.expected = std::max(attached.expected, processes);
+        }
+    }
 }
 
 // A rail that has no room for a DC target is used like one without dynamically connected queue

@@ -53,6 +53,10 @@ public:
     Status open_rails(const Parts& parts, std::uint32_t depth, ProcessAddress& address,
                       std::string& text);
 
+    // Tells that so many processes may contact this one, at once. An endpoint of the process that
+    // may never be used, any but the first, prepares for them when a peer uses its fabric.
+    void expect(std::uint32_t processes);
+
     std::vector<AttachedFabric>& all() { return fabrics_; }
     const std::vector<AttachedFabric>& all() const { return fabrics_; }
     RailList rails() const { return rails_; } // of all fabrics
@@ -62,6 +66,7 @@ public:
     const Routes& routes() const { return *routes_; } // REQUIRES: attach() has succeeded
 
 private:
+    bool may_stay_unused() const { return endpoint_of(environment_.self) > 0; }
     Status attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
                   std::string& text);
     void open_responder(AttachedFabric& attached, const ProcessAddress& address);

@@ -8,6 +8,7 @@
 
 #include "base/process_name.h"
 #include "core/core_opener.h"
+#include "core/peer_traffic_rows.h"
 #include "core/setup_text.h"
 #include "fabric/rail_text.h"
 
@@ -114,11 +115,7 @@ Core::~Core() {
     }
 }
 
-void Core::expect(std::uint32_t processes) {
-    for (AttachedFabric& attached : parts_.fabrics.all()) {
-        attached.datagrams->expect(processes);
-    }
-}
+void Core::expect(std::uint32_t processes) { parts_.fabrics.expect(processes); }
 
 std::size_t Core::migrate_paths(Peer& peer) {
     return parts_.migration == nullptr ? 0 : parts_.migration->migrate(peer);
@@ -217,6 +214,10 @@ std::string Core::report() const {
     }
     text += parts_.protocol->memory().frequent_report();
     return text + parts_.paths->report() + weights_report(*parts_.peers, *parts_.paths);
+}
+
+std::vector<PeerTraffic> Core::peer_traffic() const {
+    return peer_traffic_rows(*parts_.peers, parts_.fabrics);
 }
 
 } // namespace adaptib

@@ -40,6 +40,7 @@
 #include "core/core_parts.h"
 #include "core/environment.h"
 #include "fabric/fabric.h"
+#include "stats/peer_traffic.h"
 
 namespace adaptib {
 
@@ -112,6 +113,7 @@ public:
     enum class Unsent : std::uint8_t { none, last_words, data };
     Unsent unsent();
     std::string report() const;
+    std::vector<PeerTraffic> peer_traffic() const;              // core/peer_traffic_rows.h
     std::string setup_text(const Parameters& parameters) const; // core/setup_text.h
     // Messages by source and time so far (select/source_map.h); empty if
     // CoreEnvironment::maps_sources is off.

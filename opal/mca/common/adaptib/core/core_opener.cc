@@ -45,6 +45,7 @@ Status CoreOpener::open(std::vector<std::unique_ptr<Fabric>> fabrics, std::strin
     address.host = environment_.host;
     open_paths();
     plan();
+    watch_memory();
     open_sharing();
     if (Status status =
             parts_.fabrics.open_rails({parts_.paths->on(), parts_.attended, parts_.path_reactions,
@@ -223,6 +224,13 @@ void CoreOpener::open_selection() {
     }
 }
 
+// Open MPI watches memory by new code at the beginning of munmap() and the like, which no other
+// thread may be inside of meanwhile: REQUIRES: no fabric has a responder yet.
+void CoreOpener::watch_memory() {
+    watches_memory_ = wants_registration_cache(parameters_, rails()) && environment_.watch_memory &&
+                      environment_.watch_memory();
+}
+
 void CoreOpener::open_protocol(std::uint32_t depth) {
     const std::vector<AttachedFabric>& fabrics = parts_.fabrics.all();
     Protocol::Options protocol;
@@ -243,9 +251,8 @@ void CoreOpener::open_protocol(std::uint32_t depth) {
     protocol.block_bytes = parameters_.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters_.block_depth);
     protocol.clock = environment_.clock;
-    const bool cached = wants_registration_cache(parameters_, rails()) &&
-                        environment_.watch_memory && environment_.watch_memory();
-    protocol.registration_cache = cached ? parameters_.registration_cache : 0;
+    protocol.lock = environment_.lock;
+    protocol.registration_cache = watches_memory_ ? parameters_.registration_cache : 0;
     protocol.frequent = frequent_options(parameters_);
     protocol.frequent.costs = environment_.gather_costs;
     protocol.measures = environment_.timed ? environment_.clock : nullptr;

@@ -38,6 +38,7 @@ private:
     void open_migration();
     void open_paths();
     void plan();
+    void watch_memory();
     void open_sharing();
     void open_connections(std::uint64_t key);
     void open_protocol(std::uint32_t depth);
@@ -55,6 +56,7 @@ private:
     Counters& counters_;
     Nanoseconds failure_timeout_;
     ChannelPlan channels_; // set once the fabrics are attached
+    bool watches_memory_ = false;
 };
 
 } // namespace adaptib

@@ -13,20 +13,24 @@ namespace {
 constexpr std::size_t kMostLeft = 4096; // bound on the polls that empty a queue
 constexpr std::size_t kMostAtOnce = 16;
 
-// Returns why nothing will come from the peer any more; null: it lives, as far as is known without
-// asking it.
-const char* why_gone(const Peer& peer) {
+struct Gone {
+    const char* why = nullptr; // null: the peer lives, as far as is known without asking it
+    bool ended = false; // its process has ended, and has not closed its fabric as far as known
+};
+
+// Tells why nothing will come from the peer any more.
+Gone how_gone(const Peer& peer) {
     if (peer.health.life.ended) {
-        return "its process has ended, says the runtime";
+        return {"its process has ended, says the runtime", true};
     }
     if (peer.contact.datagram.handle == nullptr) {
-        return nullptr;
+        return {};
     }
     std::string text;
     switch (peer.contact.datagram.handle->standing(text).reason()) {
-    case Reason::no_device: return "its process has finalized MPI";
-    case Reason::peer_gone: return "its process has ended";
-    default: return nullptr;
+    case Reason::no_device: return {"its process has finalized MPI", false};
+    case Reason::peer_gone: return {"its process has ended", true};
+    default: return {};
     }
 }
 
@@ -54,7 +58,7 @@ void Departures::on_peers_changed() {
         if (peer.contact.datagram.handle == nullptr || peer.session.state == ConnectState::failed) {
             return;
         }
-        if (why_gone(peer) != nullptr) {
+        if (how_gone(peer).why != nullptr) {
             gone.push_back(&peer);
             return;
         }
@@ -75,7 +79,7 @@ void Departures::end(const std::vector<Peer*>& gone) {
     }
     for (Peer* peer : gone) {
         rings_.empty(*peer);
-        const char* why = why_gone(*peer);
+        const char* why = how_gone(*peer).why;
         if (why != nullptr && peer->session.state != ConnectState::failed && !leaves(*peer)) {
             protocol_.failures().fail(*peer, why);
         }
@@ -83,7 +87,9 @@ void Departures::end(const std::vector<Peer*>& gone) {
 }
 
 bool Departures::leaves(Peer& peer) {
-    if (why_gone(peer) == nullptr || protocol_.failures().needs(peer)) {
+    const Gone gone = how_gone(peer);
+    if (gone.why == nullptr || protocol_.failures().needs(peer) ||
+        (gone.ended && protocol_.active().may_await(peer))) {
         return false;
     }
     if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {

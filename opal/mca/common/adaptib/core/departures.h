@@ -6,7 +6,8 @@
 // operating system, for peers that something waits for (core/process_watch.h); and the runtime, for
 // any peer. All three lead to end(). What the peer had sent is received first. A peer that nothing
 // is wanted of any more has then left: its connection, ring and mapping are released, and no path
-// counts as failed. A peer that something is wanted of is lost, which is an error.
+// counts as failed. A peer that something is wanted of is lost, which is an error; so is one whose
+// process has ended without having said so, if the user of active messages may wait for it.
 // Threads: one at a time (the core's lock).
 // May touch: every folder of the core.
 #pragma once

@@ -136,6 +136,24 @@ FrequentBuffersOptions frequent_options(const Parameters& parameters) {
     return options;
 }
 
+Parameters part_of_limits(const Parameters& process, std::uint32_t endpoints) {
+    Parameters part = process;
+    const auto divide = [endpoints](auto& limit) {
+        if (limit > 0) { // else unlimited, or chosen by the core
+            using Limit = std::remove_reference_t<decltype(limit)>;
+            limit = std::max<Limit>(limit / static_cast<Limit>(endpoints), 1);
+        }
+    };
+    divide(part.connect_max);
+    divide(part.connect_pool);
+    divide(part.ring_max);
+    divide(part.dc_initiators);
+    divide(part.registration_cache);
+    divide(part.unexpected_memory);
+    divide(part.shm_memory);
+    return part;
+}
+
 Startup::Mode startup_mode(const Parameters& parameters) {
     const std::string_view mode = parameters.connect;
     return mode == "partial"  ? Startup::Mode::partial

@@ -61,6 +61,9 @@ bool wants_registration_cache(const Parameters& parameters, RailList rails);
 // Returns the options of frequent buffers that parameters set; costs are not among them.
 FrequentBuffersOptions frequent_options(const Parameters& parameters);
 
+// Returns the process's parameters with the part of its limits that one of `endpoints` has.
+Parameters part_of_limits(const Parameters& process, std::uint32_t endpoints);
+
 Startup::Mode startup_mode(const Parameters& parameters);
 
 } // namespace adaptib

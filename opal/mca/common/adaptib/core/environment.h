@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 
+#include "base/biased_lock.h"
 #include "base/bootstrap.h"
 #include "base/clock.h"
 #include "base/process_name.h"
@@ -41,8 +42,9 @@ struct CoreEnvironment {
     // The cores of one process ask it, so that one of them tells the user. Empty: each break is
     // news.
     IsNews is_news;
-    bool maps_sources = false;    // record messages by source and time, for Core::source_map()
-    const bool* yields = nullptr; // the process yields its CPU when it found nothing; null: no
+    const BiasedLock* lock = nullptr; // taken by all that call the core; null: one thread calls
+    bool maps_sources = false;        // record messages by source and time, for Core::source_map()
+    const bool* yields = nullptr;     // the process yields its CPU when it found nothing; null: no
     // Idle passes at most this far apart (base/spin.h) show that the caller does nothing but
     // wait.
     std::uint64_t tight_ticks = 250;
@@ -50,7 +52,7 @@ struct CoreEnvironment {
     // Costs of copied and gathered messages. Empty: measured if `timed`, else assumed.
     std::function<GatherCosts()> gather_costs;
     // Returns true if ExposedMemory::forget() will be called for memory that is unmapped.
-    // Called if registrations are to be cached. Empty: no.
+    // Called if registrations are to be cached, before a device's fabric has threads. Empty: no.
     std::function<bool()> watch_memory;
     MeasureOptions measure;
 

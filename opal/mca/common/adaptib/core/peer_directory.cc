@@ -58,7 +58,7 @@ Status PeerDirectory::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_
         if (!status.ok()) {
             return status;
         }
-        attached.used = true;
+        attached.use();
         loopback = std::move(peer);
     }
     out = loopback.get();
@@ -98,7 +98,7 @@ Status PeerDirectory::make_amo_peer(const Peer& peer, Why why, Peer*& out) {
     if (const Status status = wake_peer(*amo_peer, why, peer.contact.address); !status.ok()) {
         return status;
     }
-    attached.used = true;
+    attached.use();
     out = &amo_peers_.add(std::move(amo_peer));
     parts_.paths.add(*out);
     return kOk;
@@ -216,7 +216,7 @@ Status PeerDirectory::make_peer(std::uint64_t name, Why why, Peer*& out) {
     if (Status status = wake_peer(*peer, why, address); !status.ok()) {
         return status;
     }
-    attached.used = true;
+    attached.use();
     out = &peers_.add(std::move(peer));
     parts_.paths.add(*out);
     parts_.counters.peers = peers_.size();

@@ -88,6 +88,27 @@ int opal_common_adaptib_active_try_send(opal_common_adaptib_core_t* core,
     return guarded<active_try_send>(core, peer, tag, first, first_bytes, second, second_bytes);
 }
 
+bool opal_common_adaptib_active_gathers(opal_common_adaptib_core_t* core) noexcept {
+    return core->protocol->memory().any_frequent();
+}
+
+int opal_common_adaptib_active_gather(opal_common_adaptib_core_t* core,
+                                      opal_common_adaptib_peer_t* peer, uint8_t tag,
+                                      const void* first, size_t first_bytes, const void* second,
+                                      size_t second_bytes,
+                                      opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    Peer* const to = peer_of(core, peer);
+    const GatheredSends::ActivePieces pieces{tag, first, first_bytes, second, second_bytes};
+    if (to == nullptr ||
+        !core->protocol->sends().gathered().try_send_active(*to, pieces, *request)) {
+        return OPAL_COMMON_ADAPTIB_AGAIN;
+    }
+    note_event(core->trace, TraceKind::active_sent,
+               {.peer = to->contact.name, .value = pieces.bytes()});
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
 int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_peer_t* peer, uint8_t tag,
                                     const opal_common_adaptib_data_t* data,

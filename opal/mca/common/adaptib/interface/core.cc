@@ -121,6 +121,16 @@ const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
     return core->process.address().data();
 }
 
+bool opal_common_adaptib_rail_name(opal_common_adaptib_core_t* core, uint32_t rail, char* name,
+                                   size_t name_size) noexcept {
+    const RailList rails = core->process.endpoint(0)->core->rails();
+    if (rail >= rails.size()) {
+        return false;
+    }
+    std::snprintf(name, name_size, "%s", rails[rail]->info().name.c_str());
+    return true;
+}
+
 void opal_common_adaptib_core_carries(opal_common_adaptib_core_t* core, const char* what) noexcept {
     core->process.set_up(what);
 }

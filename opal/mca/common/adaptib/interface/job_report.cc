@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/parameters.h"
@@ -55,15 +56,18 @@ bool JobReport::wants_texts() const {
     return kind() == ReportKind::ranks || kind() == ReportKind::directory;
 }
 
-void JobReport::write(std::span<const std::string> texts, const std::string& setup) const {
+void JobReport::write(std::span<const std::string> texts, std::vector<PeerTraffic> peers,
+                      const std::string& setup) const {
     if (kind() == ReportKind::ranks) {
         for (const std::string& text : texts) {
             say(OPAL_COMMON_ADAPTIB_REPORT, text);
         }
         return;
     }
-    const ProcessReport own = report_of_process(environment_.self, environment_.host_name);
+    ProcessReport own = report_of_process(environment_.self, environment_.host_name);
     if (kind() == ReportKind::directory) {
+        own.peers = std::move(peers);
+        sort_traffic(own.peers);
         write_file(own, texts);
     } else {
         summarize(own, setup);

@@ -18,6 +18,7 @@
 
 #include "base/process_name.h"
 #include "base/text_file.h"
+#include "core/derived_options.h"
 #include "core/late_address.h"
 #include "core/open_fabrics.h"
 #include "interface/handle.h"
@@ -111,25 +112,6 @@ private:
     opal_common_adaptib_core& endpoint_;
     CallbackBootstrap& process_;
 };
-
-// The part of the process's limits that one of `of` endpoints has.
-Parameters part_of_limits(std::uint32_t of) {
-    Parameters part = process_parameters();
-    const auto divide = [of](auto& limit) {
-        if (limit > 0) { // else unlimited, or chosen by the core
-            using Limit = std::remove_reference_t<decltype(limit)>;
-            limit = std::max<Limit>(limit / static_cast<Limit>(of), 1);
-        }
-    };
-    divide(part.connect_max);
-    divide(part.connect_pool);
-    divide(part.ring_max);
-    divide(part.dc_initiators);
-    divide(part.registration_cache);
-    divide(part.unexpected_memory);
-    divide(part.shm_memory);
-    return part;
-}
 
 } // namespace
 
@@ -288,7 +270,7 @@ int Process::add_endpoint(std::uint32_t of) {
     const bool* threads = environment_.threads != nullptr ? environment_.threads : &kAlone;
     auto made = std::make_unique<opal_common_adaptib_core>(*this, endpoints(),
                                                            of > 1 ? &kSeveral : threads);
-    made->parameters = of > 1 ? part_of_limits(of) : process_parameters();
+    made->parameters = part_of_limits(process_parameters(), of);
     made->local_cores = std::max(environment_.local_processes, 1u) * of;
     if (made->index == 0) {
         late_ = nullptr;
@@ -400,6 +382,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
         made.bootstrap = std::make_unique<EndpointBootstrap>(made, bootstrap_);
         environment.bootstrap = made.bootstrap.get();
         environment.clock = &clock_;
+        environment.lock = &made.lock;
         environment.maps_sources = maps_sources();
         environment.timed = true;
         environment.yields = environment_.yields;
@@ -445,6 +428,7 @@ void Process::end() {
     end_opener();
     const std::string setup = setup_.empty() ? "" : "  " + setup_ + "\n";
     std::vector<std::string> texts;
+    std::vector<PeerTraffic> peers;
     for (opal_common_adaptib_core* const endpoint : open_ones()) {
         {
             const Guard guard(endpoint);
@@ -453,13 +437,16 @@ void Process::end() {
         report_completed(endpoint->protocol->completed());
         if (job_report_.wants_texts()) {
             texts.push_back(endpoint->core->report() + setup);
+            for (const PeerTraffic& row : endpoint->core->peer_traffic()) {
+                merge_traffic(peers, row);
+            }
         }
         if (maps_sources()) {
             write_source_map(endpoint->index);
         }
     }
     if (job_report_.wanted()) {
-        job_report_.write(texts, setup);
+        job_report_.write(texts, std::move(peers), setup);
     }
     if (trace_.wanted()) {
         write_trace();

@@ -124,6 +124,15 @@ int opal_common_adaptib_try_isend(opal_common_adaptib_core_t* core,
     return guarded<try_send<false>>(core, peer, context, source, tag, base, bytes);
 }
 
+void opal_common_adaptib_expect_reuse(opal_common_adaptib_core_t* core,
+                                      opal_common_adaptib_peer_t* peer, const void* base,
+                                      size_t bytes) noexcept {
+    const Guard guard(core);
+    if (const Peer* const to = peer_of(core, peer); to != nullptr) {
+        core->protocol->memory().frequent(to->contact.route.fabric).expect(base, bytes);
+    }
+}
+
 int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                                 const opal_common_adaptib_envelope_t* envelope,
                                 const opal_common_adaptib_data_t* data,

@@ -33,8 +33,15 @@ FrequentBuffersOptions frequent_options(const ExposedMemory::Options& options, R
                                         RailRange of, bool has_whole) {
     FrequentBuffersOptions frequent = options.frequent;
     const bool by_itself = frequent.mode == FrequentBuffersOptions::Mode::automatic;
-    if (has_whole || (by_itself && !copies_at_fork(list.subspan(of.first, of.count)))) {
+    const bool user_off = frequent.mode == FrequentBuffersOptions::Mode::off;
+    if (!user_off && !has_whole && options.registration_cache == 0) {
+        frequent.why_off = "no registration is kept (registration_cache, or no memory hooks)";
+    }
+    if (has_whole) {
         frequent.mode = FrequentBuffersOptions::Mode::off;
+    } else if (by_itself && !copies_at_fork(list.subspan(of.first, of.count))) {
+        frequent.mode = FrequentBuffersOptions::Mode::off;
+        frequent.why_off = "fork would take registered pages from a process (Linux before 5.12)";
     }
     if (!frequent.costs && options.clock != nullptr) {
         frequent.costs = [clock = options.clock, list, of] {
@@ -50,7 +57,8 @@ ExposedMemory::Reach::Reach(RailList list, RailRange of, const Options& options,
     : registrations(list, of, options.registration_cache, counters),
       staging(list, of, options.block_bytes, kStagingKept, registrations),
       has_whole(registers_all(list, of, whole)),
-      frequent(frequent_options(options, list, of, has_whole), registrations, counters) {}
+      frequent(frequent_options(options, list, of, has_whole), registrations, counters),
+      bounce(list, of) {}
 
 ExposedMemory::ExposedMemory(const Options& options, RailList rails,
                              std::span<const RailRange> fabrics, Counters& counters,
@@ -105,8 +113,9 @@ Status ExposedMemory::open_window(OpenWindow& out, void* address, Bytes length,
 std::string ExposedMemory::frequent_report() const {
     std::string text;
     for (const Reach& known : reaches_) {
-        const std::string table = buffer_uses_text(known.frequent.uses());
-        text += table.empty() ? table : "  buffers of small messages over devices:\n" + table;
+        const std::string table =
+            known.frequent.explanation() + buffer_uses_text(known.frequent.uses());
+        text += table.empty() ? table : "  buffers of small messages over devices: " + table;
     }
     return text;
 }

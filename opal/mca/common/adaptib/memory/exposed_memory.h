@@ -12,6 +12,7 @@
 // May touch: base/, fabric/, stats/, memory/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -21,6 +22,7 @@
 
 #include "base/status.h"
 #include "fabric/rail.h"
+#include "memory/bounce_buffers.h"
 #include "memory/frequent_buffers.h"
 #include "memory/lent_memory.h"
 #include "memory/registration.h"
@@ -109,6 +111,13 @@ public:
     // Decides whether a small message is gathered from its buffer. Off for fabrics with the region
     // of all memory: their rails share memory.
     FrequentBuffers& frequent(std::uint32_t fabric) { return reaches_[fabric].frequent; }
+    // Where small puts and gets go whose buffers are not registered, if frequent(fabric) is on.
+    BounceBuffers& bounce(std::uint32_t fabric) { return reaches_[fabric].bounce; }
+    // Returns true if messages to the peers of any fabric may be gathered.
+    bool any_frequent() const {
+        return std::any_of(reaches_.begin(), reaches_.end(),
+                           [](const Reach& known) { return known.frequent.on(); });
+    }
     StagingPool& staging(std::uint32_t fabric) { return reaches_[fabric].staging; }
 
 private:
@@ -123,6 +132,7 @@ private:
         Registration whole;
         bool has_whole = false;
         FrequentBuffers frequent;
+        BounceBuffers bounce;
     };
 
     Status acquire(RegistrationCache& cache, RegistrationCache::Use& out, void* address,

@@ -26,40 +26,39 @@ FrequentBuffers::~FrequentBuffers() {
     }
 }
 
-bool FrequentBuffers::count(const void* address, Bytes bytes, std::uint32_t access,
-                            RegistrationCache::Use& out) {
-    const std::size_t index = weight_index(bytes);
-    if (weights_[index] == 0 && !learn_weight(index)) [[unlikely]] {
+bool FrequentBuffers::count(const Wanted& wanted, RegistrationCache::Use& out) {
+    if (wanted.weight() == 0 && !learn_weight(wanted)) [[unlikely]] {
+        ++unpaid_;
         return false;
     }
     cache_.settle();
-    BufferUses& uses = uses_[size_class(bytes)];
+    BufferUses& uses = uses_[size_class(wanted.bytes)];
     ++uses.uses;
-    UsageTable::Slot* const slot = table_.find(address);
+    UsageTable::Slot* const slot = table_.find(wanted.address);
     if (slot == nullptr) {
-        return add(address, bytes, access, out);
+        return add(wanted, out);
     }
     ++uses.reuses;
-    return slot->is_frequent() ? gather(*slot, address, bytes, access, out)
-                               : advance(*slot, address, bytes, access, out);
+    return slot->is_frequent() ? gather(*slot, wanted, out) : advance(*slot, wanted, out);
 }
 
-bool FrequentBuffers::gather(UsageTable::Slot& slot, const void* address, Bytes bytes,
-                             std::uint32_t access, RegistrationCache::Use& out) {
+bool FrequentBuffers::gather(UsageTable::Slot& slot, const Wanted& wanted,
+                             RegistrationCache::Use& out) {
     const std::uint32_t number = slot.value();
-    if (!cache_.use_again(buffers_[number].place, address, bytes, access, out) &&
-        !find_again(number, address, bytes, access, out)) {
+    if (!cache_.use_again(buffers_[number].place, wanted.address, wanted.bytes, wanted.access,
+                          out) &&
+        !find_again(number, wanted, out)) {
         return false;
     }
-    note_gathered(number, bytes);
+    note_gathered(number, wanted.bytes);
     return true;
 }
 
 // The cache has dropped something since the buffer's registration was found, or that one is too
 // short or lacks a right. Another registration may cover the buffer: merged ranges do.
-bool FrequentBuffers::find_again(std::uint32_t number, const void* address, Bytes bytes,
-                                 std::uint32_t access, RegistrationCache::Use& out) {
-    if (cache_.find(address, bytes, access, out)) {
+bool FrequentBuffers::find_again(std::uint32_t number, const Wanted& wanted,
+                                 RegistrationCache::Use& out) {
+    if (cache_.find(wanted.address, wanted.bytes, wanted.access, out)) {
         buffers_[number].place = RegistrationCache::remember(out);
         return true;
     }
@@ -67,33 +66,35 @@ bool FrequentBuffers::find_again(std::uint32_t number, const void* address, Byte
     return false;
 }
 
-bool FrequentBuffers::add(const void* address, Bytes bytes, std::uint32_t access,
-                          RegistrationCache::Use& out) {
-    UsageTable::Slot* const slot = table_.add(address);
+bool FrequentBuffers::add(const Wanted& wanted, RegistrationCache::Use& out) {
+    UsageTable::Slot* const slot = table_.add(wanted.address);
     note_table();
-    return slot != nullptr && advance(*slot, address, bytes, access, out);
+    return slot != nullptr && advance(*slot, wanted, out);
 }
 
-bool FrequentBuffers::advance(UsageTable::Slot& slot, const void* address, Bytes bytes,
-                              std::uint32_t access, RegistrationCache::Use& out) {
-    if (!slot.advance(weights_[weight_index(bytes)])) [[likely]] {
+bool FrequentBuffers::advance(UsageTable::Slot& slot, const Wanted& wanted,
+                              RegistrationCache::Use& out) {
+    if (!slot.advance(wanted.weight())) [[likely]] {
         return false;
     }
     slot.set_progress(1); // if the buffer cannot be registered, it has to be used so often again
-    return enlist(address, bytes, access, out);
+    if (!enlist(wanted, out)) {
+        return false;
+    }
+    note_gathered(table_.find(wanted.address)->value(), wanted.bytes);
+    return true;
 }
 
 // Registers a buffer that is worth it. The buffer may be forgotten meanwhile, by another thread,
 // which unmaps memory nearby: then this message is copied, too.
-bool FrequentBuffers::enlist(const void* address, Bytes bytes, std::uint32_t access,
-                             RegistrationCache::Use& out) {
+bool FrequentBuffers::enlist(const Wanted& wanted, RegistrationCache::Use& out) {
     std::uint32_t number = 0;
     if (pauses() || !free_number(number)) {
         return false;
     }
-    auto* const memory = const_cast<void*>(address); // only `access` allows to write
-    const bool registered = cache_.acquire(memory, bytes, access, out).ok();
-    UsageTable::Slot* const slot = registered ? table_.find(address) : nullptr;
+    auto* const memory = const_cast<void*>(wanted.address); // only `access` allows to write
+    const bool registered = cache_.acquire(memory, wanted.bytes, wanted.access, out).ok();
+    UsageTable::Slot* const slot = registered ? table_.find(wanted.address) : nullptr;
     if (!registered) {
         note_refused();
     }
@@ -104,15 +105,29 @@ bool FrequentBuffers::enlist(const void* address, Bytes bytes, std::uint32_t acc
     }
     pause_ = 0;
     ++counters_.frequent_registered;
-    ++uses_[size_class(bytes)].buffers;
-    buffers_[number] = {.address = address,
+    ++uses_[size_class(wanted.bytes)].buffers;
+    buffers_[number] = {.address = wanted.address,
                         .place = RegistrationCache::remember(out),
-                        .uses = std::max(registered_at(bytes), 1u) - 1,
-                        .size_class = size_class(bytes)};
+                        .uses = uses_to_register(wanted.weight()) - 1,
+                        .size_class = size_class(wanted.bytes)};
     table_.make_frequent(*slot, number);
-    note_gathered(number, bytes);
     note_table();
     return true;
+}
+
+void FrequentBuffers::expect(const void* address, Bytes bytes) {
+    const Wanted wanted{address, bytes, 0, weights_[0]};
+    if (bytes - kLeastBytes >= range_ || (wanted.weight() == 0 && !learn_weight(wanted))) {
+        return;
+    }
+    cache_.settle();
+    UsageTable::Slot* slot = table_.find(address);
+    slot = slot != nullptr ? slot : table_.add(address);
+    if (slot != nullptr && !slot->is_frequent()) {
+        RegistrationCache::Use use; // ends here: the registration stays in the cache
+        static_cast<void>(enlist(wanted, use));
+    }
+    note_table();
 }
 
 bool FrequentBuffers::pauses() {
@@ -190,34 +205,38 @@ void FrequentBuffers::on_forgotten(std::uintptr_t begin, std::uintptr_t end_of) 
     note_table();
 }
 
-std::uint32_t FrequentBuffers::registered_at(Bytes bytes) {
-    const std::size_t index = weight_index(bytes);
-    if (bytes - kLeastBytes >= range_ || (weights_[index] == 0 && !learn_weight(index))) {
+std::uint32_t FrequentBuffers::registered_at(Bytes bytes, Kind kind) {
+    const Wanted wanted{nullptr, bytes, 0, weights_[static_cast<std::size_t>(kind)]};
+    if (bytes - kLeastBytes >= range_ || (wanted.weight() == 0 && !learn_weight(wanted))) {
         return GatherCosts::kNever;
     }
-    return (UsageTable::kFull + weights_[index] - 1) / weights_[index];
+    return uses_to_register(wanted.weight());
 }
 
 // Measures the costs, if they are not known yet. Returns false if the size never pays.
-bool FrequentBuffers::learn_weight(std::size_t index) {
+bool FrequentBuffers::learn_weight(const Wanted& wanted) {
     if (!costs_known_) {
         costs_known_ = true;
         set_weights();
     }
-    return weights_[index] != 0;
+    return wanted.weight() != 0;
+}
+
+std::uint32_t FrequentBuffers::weight_of(std::uint32_t least_uses) const {
+    if (options_.mode == FrequentBuffersOptions::Mode::always) {
+        return UsageTable::kFull;
+    }
+    const std::uint32_t at = (least_uses - 1) / kSpeculation + 1;
+    return least_uses < UsageTable::kFull ? (UsageTable::kFull + at - 1) / at : 0;
 }
 
 void FrequentBuffers::set_weights() {
     const bool always = options_.mode == FrequentBuffersOptions::Mode::always;
     const GatherCosts costs = !always && options_.costs ? options_.costs() : GatherCosts::assumed();
     for (std::size_t i = kLeastBytes >> kWeightShift; i < kWeights; ++i) {
-        const std::uint32_t uses = costs.least_uses(i << kWeightShift);
-        const std::uint32_t at = (uses + kSpeculation - 1) / kSpeculation;
-        if (always) {
-            weights_[i] = UsageTable::kFull;
-        } else if (uses < UsageTable::kFull) {
-            weights_[i] = (UsageTable::kFull + at - 1) / at;
-        }
+        const Bytes bytes = i << kWeightShift;
+        weights_[0][i] = weight_of(costs.least_uses(bytes));
+        weights_[1][i] = weight_of(costs.least_uses_one_sided(bytes));
     }
 }
 
@@ -239,6 +258,17 @@ std::array<BufferUses, FrequentBuffers::kClasses> FrequentBuffers::uses() const 
 
 namespace {
 
+// Formats from which use on each of a few sizes is registered.
+template <typename F> std::string sizes_text(F&& registered_at) {
+    std::string text;
+    for (const Bytes bytes : {512u, 2048u, 8192u, 16384u}) {
+        const std::uint32_t uses = registered_at(bytes);
+        text += (text.empty() ? "" : ", ") + std::to_string(bytes) + " B " +
+                (uses == 0 ? "never" : "from use " + std::to_string(uses));
+    }
+    return text;
+}
+
 double percent(std::uint64_t part, std::uint64_t whole) {
     return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -254,6 +284,26 @@ std::string row_text(std::size_t index, const BufferUses& row) {
 }
 
 } // namespace
+
+std::string FrequentBuffers::explanation() const {
+    if (!on()) {
+        return *options_.why_off == '\0' ? ""
+                                         : std::string("off, since ") + options_.why_off + "\n";
+    }
+    if (!costs_known_) {
+        return "none of 128 bytes or more could be gathered or registered\n";
+    }
+    std::string text;
+    for (const std::size_t kind : {0u, 1u}) {
+        text += kind == 0 ? "messages are gathered: " : "    puts and gets are not copied: ";
+        text += sizes_text([&](Bytes bytes) {
+            const std::uint32_t weight = weights_[kind][weight_index(bytes)];
+            return weight == 0 ? 0 : uses_to_register(weight);
+        });
+        text += "\n";
+    }
+    return text + "    not counted, since their size never pays: " + std::to_string(unpaid_) + "\n";
+}
 
 std::string buffer_uses_text(const std::array<BufferUses, FrequentBuffers::kClasses>& uses) {
     std::string rows;

@@ -6,6 +6,9 @@
 // register its buffer would cost more than the copy. Most programs send from the same few buffers
 // again and again; such a buffer is registered once, and its further messages are gathered: header
 // from memory of the core, data from the buffer.
+// One-sided operations use the same table: a small put or get from a buffer that is not registered
+// is copied through registered memory (memory/bounce_buffers.h), until its buffer is worth a
+// registration. That takes fewer uses, since a copied one needs a request and a completion, too.
 // When: a buffer is worth its registration after n uses (GatherCosts::least_uses). It is registered
 // after a quarter of them, since a buffer that was used so often is probably used again. What a use
 // adds depends on its size, so a buffer may have messages of different sizes. The costs are
@@ -46,6 +49,7 @@ struct FrequentBuffersOptions {
     std::uint32_t most = 4096; // buffers that are registered
     // Called once, at the first use of a buffer. Empty: costs are assumed.
     std::function<GatherCosts()> costs;
+    const char* why_off = ""; // for the report, if the user has not turned it off
 };
 
 // Uses by size of the message, for the report.
@@ -71,19 +75,28 @@ public:
 
     bool on() const { return range_ > 0; }
 
-    // Counts a use of the buffer for a message of `bytes`. Returns true if the message is to be
-    // gathered: `out` then keeps the buffer's registration, which has the rights of `access` (0: to
-    // be read by the adapter), until the adapter is done with it. False: the message is to be
-    // copied.
+    enum class Kind : std::uint8_t { message, one_sided };
+    // Counts a use of the buffer for a message, or a put or get, of `bytes`. Returns true if the
+    // message is to be gathered: `out` then keeps the buffer's registration, which has the rights
+    // of `access` (0: to be read by the adapter), until the adapter is done with it. False: the
+    // message is to be copied.
     // REQUIRES: `out` is empty; it stays so if the message is to be copied.
-    bool use(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out) {
-        return bytes - kLeastBytes < range_ && count(address, bytes, access, out);
+    bool use(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out,
+             Kind kind = Kind::message) {
+        return bytes - kLeastBytes < range_ &&
+               count({address, bytes, access, weights_[static_cast<std::size_t>(kind)]}, out);
     }
+    // The user says that messages of `bytes` will be sent from the buffer again and again:
+    // registers it now, unless that never pays for the size.
+    void expect(const void* address, Bytes bytes);
 
     const UsageTable& table() const { return table_; }
     // Returns the number of a use of the buffer at which it is registered: all uses from that one
     // on are gathered. GatherCosts::kNever: never. Measures the costs if they are not known.
-    std::uint32_t registered_at(Bytes bytes);
+    std::uint32_t registered_at(Bytes bytes, Kind kind = Kind::message);
+    // Explains to a reader what was counted and from how many uses on messages are gathered; why
+    // none are, if so. Empty if the user has turned it off.
+    std::string explanation() const;
 
     // The uses of messages of 128 to 255 bytes, of 256 to 511 bytes, …; the last one is of all
     // longer ones.
@@ -103,6 +116,20 @@ private:
     static constexpr Bytes kWeightedTo = 16 * kKiB; // longer messages weigh as much
     static constexpr std::uint32_t kWeightShift = 7;
     static constexpr std::size_t kWeights = (kWeightedTo >> kWeightShift) + 1;
+    static std::size_t weight_index(Bytes bytes) {
+        return (bytes < kWeightedTo ? bytes : kWeightedTo) >> kWeightShift;
+    }
+    // Progress that a use adds to its buffer, for each 128 bytes of the message. 0: the size never
+    // pays, or the costs are not known yet.
+    using Weights = std::array<std::uint32_t, kWeights>;
+    // What the adapter is to read or write.
+    struct Wanted {
+        const void* address;
+        Bytes bytes;
+        std::uint32_t access;
+        const Weights& weights;
+        std::uint32_t weight() const { return weights[weight_index(bytes)]; }
+    };
     static constexpr std::uint32_t kLongestPause = 1024;
     static constexpr std::uint32_t kHandSteps = 64; // to find a buffer to give up, at most
 
@@ -110,20 +137,13 @@ private:
         const auto above = static_cast<std::uint32_t>(std::bit_width(bytes / kLeastBytes)) - 1;
         return above < kClasses ? above : kClasses - 1;
     }
-    static std::size_t weight_index(Bytes bytes) {
-        return (bytes < kWeightedTo ? bytes : kWeightedTo) >> kWeightShift;
-    }
     void on_forgotten(std::uintptr_t begin, std::uintptr_t end) override;
-    bool count(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out);
-    bool gather(UsageTable::Slot& slot, const void* address, Bytes bytes, std::uint32_t access,
-                RegistrationCache::Use& out);
-    bool find_again(std::uint32_t number, const void* address, Bytes bytes, std::uint32_t access,
-                    RegistrationCache::Use& out);
-    bool add(const void* address, Bytes bytes, std::uint32_t access, RegistrationCache::Use& out);
-    bool advance(UsageTable::Slot& slot, const void* address, Bytes bytes, std::uint32_t access,
-                 RegistrationCache::Use& out);
-    bool enlist(const void* address, Bytes bytes, std::uint32_t access,
-                RegistrationCache::Use& out);
+    bool count(const Wanted& wanted, RegistrationCache::Use& out);
+    bool gather(UsageTable::Slot& slot, const Wanted& wanted, RegistrationCache::Use& out);
+    bool find_again(std::uint32_t number, const Wanted& wanted, RegistrationCache::Use& out);
+    bool add(const Wanted& wanted, RegistrationCache::Use& out);
+    bool advance(UsageTable::Slot& slot, const Wanted& wanted, RegistrationCache::Use& out);
+    bool enlist(const Wanted& wanted, RegistrationCache::Use& out);
     bool pauses();
     void note_refused();
     void note_gathered(std::uint32_t number, Bytes bytes);
@@ -131,7 +151,11 @@ private:
     bool give_up_one();
     void release(std::uint32_t number);
     void end(Buffer& buffer);
-    bool learn_weight(std::size_t index);
+    static std::uint32_t uses_to_register(std::uint32_t weight) {
+        return (UsageTable::kFull + weight - 1) / weight;
+    }
+    bool learn_weight(const Wanted& wanted);
+    std::uint32_t weight_of(std::uint32_t least_uses) const;
     void set_weights();
     void note_table();
 
@@ -141,8 +165,8 @@ private:
     Bytes range_ = 0; // sizes from kLeastBytes on that are counted; 0: off
     bool costs_known_ = false;
     UsageTable table_;
-    // Progress that a use adds to its buffer, for each 128 bytes of the message.
-    std::array<std::uint32_t, kWeights> weights_{};
+    std::array<Weights, 2> weights_{}; // by Kind
+    std::uint64_t unpaid_ = 0;         // uses of sizes that never pay, which are not counted
     std::vector<Buffer> buffers_;
     std::vector<std::uint32_t> free_; // numbers of free ones among buffers_
     std::uint32_t hand_ = 0;          // of the clock that finds a buffer to give up

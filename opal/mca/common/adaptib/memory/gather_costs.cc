@@ -115,9 +115,9 @@ void measure_lookup(const Stopwatch& watch, const GatherTrial& trial, GatherCost
 
 } // namespace
 
-std::uint32_t GatherCosts::least_uses(Bytes bytes) const {
+std::uint32_t GatherCosts::least_uses(Bytes bytes, double handled) const {
     const std::size_t at = index(bytes);
-    const double saved = copy[at] - lookup - handling;
+    const double saved = copy[at] - lookup - handled;
     if (saved <= 0) {
         return kNever;
     }

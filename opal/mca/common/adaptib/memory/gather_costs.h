@@ -47,10 +47,15 @@ struct GatherCosts {
     }
     // Returns the least number of uses with which the registration pays for itself; kNever if the
     // lookup and the handling cost more than the copy.
-    std::uint32_t least_uses(Bytes bytes) const;
+    std::uint32_t least_uses(Bytes bytes) const { return least_uses(bytes, handling); }
+    // Same for a put or get, which needs a request and a completion in any case.
+    std::uint32_t least_uses_one_sided(Bytes bytes) const { return least_uses(bytes, 0); }
 
     // Assumed costs, of a machine of 2020 with a ConnectX adapter, where none can be measured.
     static GatherCosts assumed();
+
+private:
+    std::uint32_t least_uses(Bytes bytes, double handled) const;
 };
 
 // How costs are measured. Each function does the thing once.

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/address.h"
+#include "base/traffic_count.h"
 #include "channel/datagram.h"
 #include "peer/route.h"
 
@@ -21,6 +22,8 @@ struct PeerContact {
     Bytes datagram_capacity() const { return channel.capacity() - datagram.shorter; }
 
     DatagramTarget datagram;
+    TrafficCount datagrams_sent;
+    TrafficCount rings_sent;  // by ring writers that are gone
     DatagramChannel& channel; // of the route's fabric
     std::uint64_t name;
     void* user_data = nullptr; // of the process (interface/user_data.h), once it has been asked for

@@ -95,6 +95,7 @@ public:
             ++session.next_send;
             ++out.counters.datagram_sent;
             out.counters.datagram_sent_bytes += header.length;
+            contact.datagrams_sent.add(header.length);
         }
         return status;
     }
@@ -116,18 +117,22 @@ public:
             ++session.next_send;
             ++out.counters.ring_sent;
             out.counters.ring_sent_bytes += header.length;
+            out.ring->sent().add(header.length);
             return status;
         }
         return ring_says(status);
     }
-    // Same for a message that the device gathers (RingWriter::commit_gathered).
-    Status commit_gathered(MessageHeader& header, const Gather& payload, GatheredMessage& message,
-                           GatherListener& listener) {
+    // Same for a message that the device gathers (RingWriter::commit_gathered). `to`: what
+    // reserve() has returned.
+    Status commit_gathered(MessageHeader& header, const std::byte* to, const Gather& payload,
+                           GatheredMessage& message, GatherListener& listener) {
         header.sequence = session.next_send;
         const Status status = out.ring->commit_gathered(header, payload);
         if (!status.ok()) [[unlikely]] {
             return ring_says(status);
         }
+        message.front = to;
+        message.front_bytes = static_cast<std::uint32_t>(header.length - payload.length);
         message.payload = static_cast<const std::byte*>(payload.address);
         message.sequence = header.sequence;
         message.write = out.ring->poster().signaled();
@@ -135,6 +140,7 @@ public:
         ++session.next_send;
         ++out.counters.ring_sent;
         out.counters.ring_sent_bytes += header.length;
+        out.ring->sent().add(header.length);
         return status;
     }
     // Reserves and commits in one call, for short messages (RingWriter::store_short).
@@ -147,6 +153,7 @@ public:
         ++session.next_send;
         ++out.counters.ring_sent;
         out.counters.ring_sent_bytes += header.length;
+        out.ring->sent().add(header.length);
         return true;
     }
     // Same as commit(), for a message that already has its number.
@@ -185,6 +192,21 @@ public:
     // Returns null if the connection has queue pairs of its own, or none on that path.
     SharedQueuePair* shared_queue_pair(const Subchannel& subchannel) const {
         return connection.shared ? static_cast<SharedQueuePair*>(subchannel.qp.get()) : nullptr;
+    }
+    // Messages sent into rings of the peer, over all connections so far.
+    TrafficCount ring_sent() const {
+        TrafficCount all = contact.rings_sent;
+        for (const RingWriter* ring : {out.ring.get(), connection.ring_closing.get()}) {
+            all.add(ring != nullptr ? ring->sent() : TrafficCount{});
+        }
+        return all;
+    }
+    // Destroys a writer of the peer's ring: `out.ring` or `connection.ring_closing`.
+    void drop_ring_writer(std::unique_ptr<RingWriter>& writer) {
+        if (writer != nullptr) {
+            contact.rings_sent.add(writer->sent());
+        }
+        writer.reset();
     }
     // Number of messages, both ways.
     std::uint32_t messages() const { return session.next_send + in.next_receive; }

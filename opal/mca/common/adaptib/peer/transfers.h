@@ -5,7 +5,7 @@
 // Purpose: the fields that a short one-sided operation reads come first; together with PeerLanes
 // they are one cache line.
 // Ownership: the part belongs to the Peer. Threads: one at a time (the core's lock).
-// May touch: base/, channel/, memory/, peer/.
+// May touch: base/, channel/, memory/, stats/, peer/.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@
 #include "peer/cooperative_copy_choices.h"
 #include "peer/put_get_balance.h"
 #include "peer/waiting.h"
+#include "stats/peer_traffic.h"
 
 namespace adaptib {
 
@@ -32,6 +33,7 @@ struct PeerTransfers {
     std::unique_ptr<AssistChoices> assist_choices; // null: no target-assisted operations
     std::unique_ptr<CooperativeCopyChoices> cooperative_copy_choices; // null: one end alone copies
 
+    RmaTraffic executed;            // by this process, or the peer at its request
     std::size_t stripes = 0;        // posted and not complete
     std::size_t users = 0;          // transfers and operations that need the connection, or will
     std::size_t rma_operations = 0; // puts and gets among them: a later connection also serves

@@ -87,7 +87,7 @@ void EmulatedAtomics::send(EmulatedAtomic& atomic) {
     Peer& peer = atomic.peer;
     const AtomicBody body = atomic.body;
     atomic.queued = false;
-    count_rma(counters_, static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
+    count_rma(counters_, peer, static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
     ++counters_.operations_assisted;
     listener_.send_atomic_message(peer, MessageType::atomic, &body, sizeof body);
 }

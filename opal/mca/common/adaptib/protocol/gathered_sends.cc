@@ -2,6 +2,7 @@
 #include "protocol/gathered_sends.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace adaptib {
 
@@ -42,42 +43,68 @@ GatheredSends::Outcome GatheredSends::gather(SendRequest& request) {
         !transfers_.takes_more()) {
         return Outcome::declined;
     }
-    if (peer.reserve(bytes) == nullptr) {
+    const std::byte* const to = peer.reserve(bytes);
+    if (to == nullptr) {
         return Outcome::no_room;
     }
-    if (!peer.out.ring->gathers(bytes) || !find_buffer(peer, request)) {
+    const bool found =
+        peer.out.ring->gathers(bytes) && (take_claim(request) || find_buffer(peer, request, bytes));
+    if (!found || !request.buffer.registration().has(ring_rail(peer))) {
+        request.buffer.reset();
         request.copied = true;
         return Outcome::declined;
     }
-    return post(request);
+    return post(request, header_of(request, bytes), to, bytes);
 }
 
-bool GatheredSends::find_buffer(const Peer& peer, SendRequest& request) {
-    RegistrationCache::Use& use = request.buffer;
-    if (claim_.base == request.data.base && claim_.bytes == request.data.bytes &&
-        claim_.use.is_current()) {
-        use.take(claim_.use);
-        claim_.base = nullptr;
-    }
-    FrequentBuffers& buffers = memory_.frequent(peer.contact.route.fabric);
-    if (use.empty() && !buffers.use(request.data.base, request.data.bytes, 0, use)) {
+// A message that finds no room is left to the copy. So is one whose buffer is not registered: the
+// copy then fills the same place.
+bool GatheredSends::gather_active(Peer& peer, const ActivePieces& pieces, UserRequest& user) {
+    std::byte* const to = transfers_.takes_more() ? peer.reserve_in_ring(pieces.bytes()) : nullptr;
+    if (to == nullptr || !peer.out.ring->gathers(pieces.bytes())) {
         return false;
     }
-    if (use.registration().has(ring_rail(peer))) {
-        return true;
+    SendRequest& request = make_send(user);
+    request.peer = &peer;
+    request.type = MessageType::active;
+    request.data.base = const_cast<void*>(pieces.second); // is only read
+    request.data.bytes = pieces.bytes();
+    if (!find_buffer(peer, request, pieces.second_bytes) ||
+        !request.buffer.registration().has(ring_rail(peer))) {
+        request.buffer.reset();
+        return false;
     }
-    use.reset();
-    return false;
+    std::memcpy(to, pieces.first, pieces.first_bytes);
+    MessageHeader header;
+    header.type = MessageType::active;
+    header.flags = pieces.tag;
+    header.length = static_cast<std::uint32_t>(pieces.bytes());
+    return post(request, header, to, pieces.second_bytes) == Outcome::sent;
 }
 
-// An error is left to the copy, which runs into it as well.
-GatheredSends::Outcome GatheredSends::post(SendRequest& request) {
+// Takes the buffer that wants() has found for this request.
+bool GatheredSends::take_claim(SendRequest& request) {
+    if (claim_.base == request.data.base && claim_.bytes == request.data.bytes &&
+        claim_.use.is_current()) {
+        request.buffer.take(claim_.use);
+        claim_.base = nullptr;
+    }
+    return !request.buffer.empty();
+}
+
+bool GatheredSends::find_buffer(const Peer& peer, SendRequest& request, Bytes payload_bytes) {
+    FrequentBuffers& buffers = memory_.frequent(peer.contact.route.fabric);
+    return buffers.use(request.data.base, payload_bytes, 0, request.buffer);
+}
+
+// Posts a message whose last `bytes` bytes are in the request's buffer. An error is left to the
+// copy, which runs into it as well.
+GatheredSends::Outcome GatheredSends::post(SendRequest& request, MessageHeader header,
+                                           const std::byte* to, Bytes bytes) {
     Peer& peer = *request.peer;
-    const Bytes bytes = request.data.bytes;
-    MessageHeader header = header_of(request, bytes);
     const std::uint32_t key = request.buffer.registration().local_key(ring_rail(peer));
     const Status status =
-        peer.commit_gathered(header, {request.data.base, bytes, key}, request, *this);
+        peer.commit_gathered(header, to, {request.data.base, bytes, key}, request, *this);
     if (!status.ok()) {
         request.buffer.reset();
         return status.is_again() ? Outcome::no_room : Outcome::declined;

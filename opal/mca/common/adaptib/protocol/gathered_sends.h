@@ -2,8 +2,9 @@
 // GatheredSends: eager messages without a copy, from buffers that the user sends again and again.
 //
 // Purpose: decides whether a request's message is gathered, posts it into the peer's ring, and
-// ends the request once the device is done with the buffer. A caller that waits for its send gets a
-// copy: it returns at once, and not after an acknowledgment. Only messages over a device are
+// ends the request once the device is done with the buffer. Active messages, too, if their data is
+// in a buffer of the user's behind a header of the caller's. A caller that waits for its send gets
+// a copy: it returns at once, and not after an acknowledgment. Only messages over a device are
 // gathered, and only from buffers that FrequentBuffers has registered.
 // Ownership: requests are the user's until Completions reports them. A request keeps its buffer
 // registered while the device may read it.
@@ -45,6 +46,22 @@ public:
     // end_start() does not count it again. REQUIRES: peer.flow.gathers is not null.
     bool wants(Peer& peer, const void* base, Bytes bytes);
 
+    // A message for a handler (ActiveMessages) in two pieces: the first is copied, the second lies
+    // in the user's buffer.
+    struct ActivePieces {
+        std::uint8_t tag;
+        const void* first;
+        Bytes first_bytes;
+        const void* second;
+        Bytes second_bytes;
+        Bytes bytes() const { return first_bytes + second_bytes; }
+    };
+    // Sends such a message if it can be gathered now; `user` then becomes its request, which ends
+    // when the device is done with the second piece. Returns false if nothing was sent.
+    bool try_send_active(Peer& peer, const ActivePieces& pieces, UserRequest& user) {
+        return peer.flow.gathers != nullptr && peer.may_use_ring(pieces.bytes()) &&
+               gather_active(peer, pieces, user);
+    }
     // Sends the request's message, an eager one. declined: it has to be copied.
     Outcome try_send(SendRequest& request) {
         return request.peer->flow.gathers == nullptr ? Outcome::declined : gather(request);
@@ -69,8 +86,10 @@ private:
     };
 
     Outcome gather(SendRequest& request);
-    bool find_buffer(const Peer& peer, SendRequest& request);
-    Outcome post(SendRequest& request);
+    bool gather_active(Peer& peer, const ActivePieces& pieces, UserRequest& user);
+    bool take_claim(SendRequest& request);
+    bool find_buffer(const Peer& peer, SendRequest& request, Bytes payload_bytes);
+    Outcome post(SendRequest& request, MessageHeader header, const std::byte* to, Bytes bytes);
     void drop_claim();
     void on_gathered(GatheredMessage& message, GatherEnd end) override;
 

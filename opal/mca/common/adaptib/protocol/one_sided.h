@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/wire.h"
+#include "memory/bounce_buffers.h"
 #include "memory/registration_cache.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
@@ -32,8 +33,10 @@ struct OneSidedOperation final : Transfer {
     OneSidedOperations& operations;
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
-    std::uint64_t epoch = 0;    // FlushEpochs
-    RegistrationCache::Use own; // of the local memory, if the user has not registered it
+    std::uint64_t epoch = 0;          // FlushEpochs
+    RegistrationCache::Use own;       // of the local memory, if the user has not registered it
+    BounceBuffer bounce;              // has a copy of the data, or will have
+    std::byte* user_memory = nullptr; // of a get through `bounce`
 };
 
 // A waiting put, get or atomic of which nothing is posted. Its record lies in the words of its

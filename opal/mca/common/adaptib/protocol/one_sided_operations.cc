@@ -2,6 +2,8 @@
 // Put, get and 64-bit atomics (protocol/one_sided_operations.h).
 #include "protocol/one_sided_operations.h"
 
+#include <cstring>
+
 namespace adaptib {
 
 namespace {
@@ -51,8 +53,8 @@ OneSidedOperations::OneSidedOperations(const Options& options, const Parts& part
                                        OneSidedListener& listener,
                                        RegionKeysListener& keys_listener)
     : options_(options), memory_(parts.memory), pool_(parts.pool), transfers_(parts.transfers),
-      completions_(parts.completions), listener_(listener),
-      target_(memory_.lent(), parts.counters, listener),
+      counters_(parts.counters), completions_(parts.completions), listener_(listener),
+      target_(memory_.lent(), options.lock, parts.counters, listener),
       synchronous_(*options.clock, options.block_bytes, memory_, parts.counters, target_),
       region_keys_(parts.rails, parts.counters, keys_listener),
       atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_, completions_,
@@ -100,9 +102,9 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
         return Status::error(Reason::no_memory);
     }
     TransferPlan& rma = started->rma;
+    rma.local = static_cast<std::byte*>(operation.local);
     if (region == nullptr) {
-        region = memory_.registered(peer.contact.route.fabric, started->own, operation.local,
-                                    operation.bytes, kLocalWrite);
+        region = local_memory(*started, operation);
         if (region == nullptr) {
             pool_.destroy(started);
             return copied_.start(peer, operation, opcode_of(operation.operation), user,
@@ -117,12 +119,56 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     ++peer.transfers.rma_operations;
     rma.describe(operation, opcode_of(operation.operation));
     rma.keys_found = peer.session.state == ConnectState::open;
-    rma.local = static_cast<std::byte*>(operation.local);
     rma.registration = region;
     completions_.begin(user);
     transfers_.start_operation(*started);
     complete_now = completions_.end();
     return kOk;
+}
+
+// Returns a registration of the operation's memory, or of the bounce buffer that it takes; null:
+// the memory cannot be registered.
+const Registration*
+OneSidedOperations::local_memory(OneSidedOperation& started,
+                                 const opal_common_adaptib_one_sided_t& operation) {
+    const std::uint32_t fabric = started.peer.contact.route.fabric;
+    if (memory_.frequent(fabric).on() && is_plain(operation) &&
+        operation.bytes <= BounceBuffers::kBytes) {
+        if (const Registration* const found = small_memory(started, operation)) {
+            return found;
+        }
+    }
+    return memory_.registered(fabric, started.own, operation.local, operation.bytes, kLocalWrite);
+}
+
+// Same for a small put or get. Null: there is no bounce buffer now.
+const Registration*
+OneSidedOperations::small_memory(OneSidedOperation& started,
+                                 const opal_common_adaptib_one_sided_t& operation) {
+    const std::uint32_t fabric = started.peer.contact.route.fabric;
+    const bool put = operation.operation == OPAL_COMMON_ADAPTIB_PUT;
+    if (memory_.frequent(fabric).use(operation.local, operation.bytes, put ? 0u : kLocalWrite,
+                                     started.own, FrequentBuffers::Kind::one_sided)) {
+        return &started.own.registration();
+    }
+    if (!memory_.bounce(fabric).take(started.bounce)) {
+        return nullptr;
+    }
+    if (put) {
+        std::memcpy(started.bounce.data, operation.local, operation.bytes);
+    }
+    started.user_memory = put ? nullptr : static_cast<std::byte*>(operation.local);
+    started.rma.local = started.bounce.data;
+    ++counters_.one_sided_bounced;
+    return started.bounce.registration;
+}
+
+// Copies what a get has brought, and gives its bounce buffer back.
+void OneSidedOperations::end_bounce(OneSidedOperation& operation) {
+    if (operation.user_memory != nullptr && !operation.rma.failed) {
+        std::memcpy(operation.user_memory, operation.bounce.data, operation.rma.length);
+    }
+    memory_.bounce(operation.peer.contact.route.fabric).give(operation.bounce);
 }
 
 bool OneSidedOperations::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
@@ -162,6 +208,9 @@ void OneSidedOperations::on_done(OneSidedOperation& operation) {
     UserRequest& user = *operation.user;
     const int status = operation.rma.status();
     const Bytes bytes = operation.rma.length;
+    if (operation.bounce.data != nullptr) [[unlikely]] {
+        end_bounce(operation);
+    }
     --operation.peer.transfers.one_sided;
     --operation.peer.transfers.users;
     --operation.peer.transfers.rma_operations;

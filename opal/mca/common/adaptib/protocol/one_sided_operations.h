@@ -4,7 +4,8 @@
 // Purpose: finds the way of each operation, and sees it through:
 //
 //     within the call        the fabric executes it (intranode/synchronous_rma.h)
-//     by RDMA                a transfer, without order or sequence numbers (Vishnu, 5.2)
+//     by RDMA                a transfer, without order or sequence numbers (Vishnu, 5.2), from or
+//                            to the user's memory, or a bounce buffer if it is small
 //     through staging        a transfer whose local memory cannot be registered
 //                            (copied_operations.h)
 //     by the target          an atomic that the target's processor executes (emulated_atomics.h)
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/biased_lock.h"
 #include "base/clock.h"
 #include "base/id_table.h"
 #include "base/status.h"
@@ -67,6 +69,7 @@ public:
         bool serves_atomics = false; // executes atomics on its windows for the peers
         Bytes block_bytes = 0;       // of the staging blocks
         const Clock* clock = nullptr;
+        const BiasedLock* lock = nullptr; // of the core; null: one thread calls
     };
     // Parts of the protocol that operations share with messages.
     struct Parts {
@@ -162,11 +165,17 @@ private:
     void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
     Transfer* unshelve(Peer& peer, WaitingTransfer& record) override;
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
+    const Registration* local_memory(OneSidedOperation& started,
+                                     const opal_common_adaptib_one_sided_t& operation);
+    const Registration* small_memory(OneSidedOperation& started,
+                                     const opal_common_adaptib_one_sided_t& operation);
+    void end_bounce(OneSidedOperation& operation);
 
     const Options options_;
     ExposedMemory& memory_;
     BlockPool& pool_;
     TransferEngine& transfers_;
+    Counters& counters_;
     Completions& completions_;
     OneSidedListener& listener_;
     RmaTarget target_;

@@ -17,9 +17,10 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
                  listener, counters.trace}),
       reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,
                   failures_, listener}),
-      one_sided_({options.self, options.serves_atomics, options.block_bytes, options.clock},
-                 {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters},
-                 *this, listener),
+      one_sided_(
+          {options.self, options.serves_atomics, options.block_bytes, options.clock, options.lock},
+          {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters}, *this,
+          listener),
       eager_tuning_(*options.clock, options.active_eager, counters),
       sends_(options.connect_threshold,
              {flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, counters, *this),

@@ -21,13 +21,32 @@ void SendFlow::interrupt(Peer& peer) {
 
 namespace {
 
-// Returns null for a gathered message that is not under way any more.
-const std::byte* payload_of(const Peer& peer, const MessageHeader& header, const std::byte* body) {
+// The contents of a message in doubt: two pieces for a gathered one.
+struct Contents {
+    const std::byte* front = nullptr;
+    Bytes front_bytes = 0;
+    const std::byte* rest = nullptr; // null: the message has arrived
+    Bytes rest_bytes = 0;
+
+    void copy_to(std::byte* to) const {
+        if (front_bytes > 0) {
+            std::memcpy(to, front, front_bytes);
+        }
+        if (rest_bytes > 0) {
+            std::memcpy(to + front_bytes, rest, rest_bytes);
+        }
+    }
+};
+
+// `body`: null for a gathered message, which has arrived if it is not under way any more.
+Contents contents_of(const Peer& peer, const MessageHeader& header, const std::byte* body) {
     if (body != nullptr) [[likely]] {
-        return body;
+        return {.rest = body, .rest_bytes = header.length};
     }
     const GatheredMessage* const gathered = peer.flow.gathered.find(header.sequence);
-    return gathered == nullptr ? nullptr : gathered->payload;
+    return gathered == nullptr ? Contents()
+                               : Contents{gathered->front, gathered->front_bytes, gathered->payload,
+                                          header.length - gathered->front_bytes};
 }
 
 } // namespace
@@ -39,8 +58,8 @@ void SendFlow::on_fenced(Peer& peer) {
     bool kept = true;
     const bool whole =
         peer.out.ring->for_each_in_doubt([&](const MessageHeader& header, const std::byte* body) {
-            const std::byte* const payload = payload_of(peer, header, body);
-            if (payload == nullptr) {
+            const Contents contents = contents_of(peer, header, body);
+            if (contents.rest == nullptr) {
                 return; // it has arrived
             }
             void* memory = kept ? pool_.allocate(sizeof(RepeatedMessage) + header.length) : nullptr;
@@ -50,9 +69,7 @@ void SendFlow::on_fenced(Peer& peer) {
             }
             auto* message = new (memory) RepeatedMessage;
             message->header = header;
-            if (header.length > 0) {
-                std::memcpy(message->body(), payload, header.length);
-            }
+            contents.copy_to(message->body());
             peer.interruption.in_doubt.add(*message);
         });
     if (!whole || !kept) {

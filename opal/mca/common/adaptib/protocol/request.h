@@ -49,7 +49,7 @@ struct SendRequest : PendingSend, GatheredMessage {
     std::uint32_t parts_sent = 0;          // active: bytes sent so far, in parts
     bool sent = false;                     // eager_sync: on its way
     SendTransfer* transfer = nullptr;      // rendezvous
-    RegistrationCache::Use buffer;         // eager, gathered: empty when the request ends
+    RegistrationCache::Use buffer;         // gathered: empty when the request ends
 };
 
 struct ReceiveRequest : PostedReceive {

@@ -55,8 +55,9 @@ WaitingTransfer& OneSidedOperations::shelve(OneSidedOperation& operation) {
     const TransferPlan& rma = operation.rma;
     const bool whole =
         rma.plan.empty() ? rma.covered == 0 : rma.plan.size() == 1 && rma.covered == rma.length;
-    if (!whole || rma.posted > 0 || rma.outstanding > 0 || !rma.remaining.empty() ||
-        !rma.progress.empty()) {
+    // Of operations with bounce buffers there are few, since those are few.
+    if (operation.bounce.data != nullptr || !whole || rma.posted > 0 || rma.outstanding > 0 ||
+        !rma.remaining.empty() || !rma.progress.empty()) {
         return operation;
     }
     UserRequest& user = *operation.user;

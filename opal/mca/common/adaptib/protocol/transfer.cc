@@ -257,7 +257,7 @@ Status TransferEngine::post_stripe(Transfer& transfer) {
     work.swap = rma.swap;
     const Status status = subchannel.qp->post_send(work);
     if (status.ok()) {
-        count_rma(counters_, rma.opcode, stripe.length);
+        count_rma(counters_, transfer.peer, rma.opcode, stripe.length, subchannel.local_rail);
         subchannel.outstanding[static_cast<std::size_t>(rma.direction())] += stripe.length;
         subchannel.reads += rma.direction() == Direction::read ? 1 : 0;
     }

@@ -24,6 +24,10 @@ class Trace;
     X(path_weight_##N, "per mille", VALUE, 5,                                                      \
       "Weight of path " #N " in striping to the peer whose stripes were timed last")
 
+#define ADAPTIB_RAIL_BYTES(X, N)                                                                   \
+    X(rail_bytes_##N, "bytes", COUNTER, 5,                                                         \
+      "Bytes of long messages, puts and gets that this process has moved over rail " #N)
+
 // X(name, unit, kind, level, help)
 #define ADAPTIB_COUNTERS(X)                                                                        \
     X(datagram_sent, "messages", COUNTER, 4, "Messages sent through peers' shared queues")         \
@@ -86,6 +90,8 @@ class Trace;
     X(frequent_gathered, "messages", COUNTER, 4,                                                   \
       "Small messages for which a frequently used buffer was found registered")                    \
     X(frequent_gathered_bytes, "bytes", COUNTER, 4, "Bytes of these messages")                     \
+    X(one_sided_bounced, "operations", COUNTER, 5,                                                 \
+      "Small puts and gets copied, since their buffers are not registered")                        \
     X(fragments_sent, "messages", COUNTER, 5,                                                      \
       "Parts of large messages sent to peers that could not be connected")                         \
     X(registrations_failed, "buffers", COUNTER, 3,                                                 \
@@ -159,6 +165,14 @@ class Trace;
     ADAPTIB_PATH_WEIGHT(X, 13)                                                                     \
     ADAPTIB_PATH_WEIGHT(X, 14)                                                                     \
     ADAPTIB_PATH_WEIGHT(X, 15)                                                                     \
+    ADAPTIB_RAIL_BYTES(X, 0)                                                                       \
+    ADAPTIB_RAIL_BYTES(X, 1)                                                                       \
+    ADAPTIB_RAIL_BYTES(X, 2)                                                                       \
+    ADAPTIB_RAIL_BYTES(X, 3)                                                                       \
+    ADAPTIB_RAIL_BYTES(X, 4)                                                                       \
+    ADAPTIB_RAIL_BYTES(X, 5)                                                                       \
+    ADAPTIB_RAIL_BYTES(X, 6)                                                                       \
+    ADAPTIB_RAIL_BYTES(X, 7)                                                                       \
     X(selections, "periods", COUNTER, 5,                                                           \
       "Searches for the busiest peers, made while there is no room for all")                       \
     X(selections_changed, "periods", COUNTER, 5, "Searches after which other peers were chosen")   \
@@ -252,6 +266,13 @@ constexpr std::array<std::uint64_t Counters::*, 16> kPathWeights{
     ADAPTIB_WEIGHT(8),  ADAPTIB_WEIGHT(9),  ADAPTIB_WEIGHT(10), ADAPTIB_WEIGHT(11),
     ADAPTIB_WEIGHT(12), ADAPTIB_WEIGHT(13), ADAPTIB_WEIGHT(14), ADAPTIB_WEIGHT(15)};
 #undef ADAPTIB_WEIGHT
+
+// Bytes over each rail among the counters, by number of the rail.
+#define ADAPTIB_BYTES(i) &Counters::rail_bytes_##i
+constexpr std::array<std::uint64_t Counters::*, 8> kRailBytes{
+    ADAPTIB_BYTES(0), ADAPTIB_BYTES(1), ADAPTIB_BYTES(2), ADAPTIB_BYTES(3),
+    ADAPTIB_BYTES(4), ADAPTIB_BYTES(5), ADAPTIB_BYTES(6), ADAPTIB_BYTES(7)};
+#undef ADAPTIB_BYTES
 
 // Returns the counters of an endpoint of this process, whose number is below kMaxEndpoints.
 Counters& endpoint_counters(std::uint32_t endpoint);

@@ -43,10 +43,29 @@ void write_counters(JsonWriter& json, const ProcessReport& report) {
     json.end_object();
 }
 
+// The names are those of the counters, of which the numbers are parts.
+void write_peer(JsonWriter& json, const PeerTraffic& peer) {
+    json.begin_object();
+    json.number("job", job_of(peer.process));
+    json.number("rank", rank_of(peer.process));
+    json.text("host", peer.host);
+    json.text("fabric", peer.fabric);
+    json.number("ring_sent", peer.ring.number);
+    json.number("ring_sent_bytes", peer.ring.bytes);
+    json.number("datagram_sent", peer.datagrams.number);
+    json.number("datagram_sent_bytes", peer.datagrams.bytes);
+    json.number("rdma_read", peer.rma.reads.number);
+    json.number("rdma_read_bytes", peer.rma.reads.bytes);
+    json.number("rdma_write", peer.rma.writes.number);
+    json.number("rdma_write_bytes", peer.rma.writes.bytes);
+    json.number("rdma_atomic", peer.rma.atomics);
+    json.end_object();
+}
+
 } // namespace
 
 ProcessReport report_of_process(std::uint64_t name, const std::string& host) {
-    ProcessReport out{name, host, {}};
+    ProcessReport out{name, host, {}, {}};
     for (const auto& row : counter_table()) {
         out.values.push_back(process_value(row));
     }
@@ -98,6 +117,11 @@ std::string report_json(const ProcessReport& report, std::span<const std::string
     json.begin_array("endpoints");
     for (const std::string& text : texts) {
         json.text("", text);
+    }
+    json.end_array();
+    json.begin_array("peers");
+    for (const PeerTraffic& peer : report.peers) {
+        write_peer(json, peer);
     }
     json.end_array();
     write_counters(json, report);

@@ -3,7 +3,7 @@
 // process and as JSON for tools.
 //
 // Threads: value types.
-// May touch: base/, stats/counters.h.
+// May touch: base/, stats/counters.h, stats/peer_traffic.h.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "stats/peer_traffic.h"
+
 namespace adaptib {
 
 struct ProcessReport {
     std::uint64_t name = 0; // of the process (base/process_name.h)
     std::string host;
     std::vector<std::uint64_t> values; // of the rows of counter_table()
+    std::vector<PeerTraffic> peers;    // for report_json() alone
 };
 
 // Reads the counters of this process.
@@ -27,8 +30,8 @@ std::vector<std::byte> encode_report(const ProcessReport& report);
 // Returns false if the bytes are no report, or one of another table of counters.
 bool decode_report(std::span<const std::byte> bytes, ProcessReport& out);
 
-// A JSON text: name, unit, kind, level and value of each counter, the rails, and the texts that
-// `report` = ranks shows. `texts`: one for each endpoint.
+// A JSON text: name, unit, kind, level and value of each counter, the traffic with each peer, and
+// the texts that `report` = ranks shows. `texts`: one for each endpoint.
 std::string report_json(const ProcessReport& report, std::span<const std::string> texts);
 
 } // namespace adaptib

@@ -16,6 +16,7 @@
 #include "base/json_writer.h"
 #include "base/parameters.h"
 #include "base/wire.h"
+#include "tools/help.h"
 #include "tools/info/device_facts.h"
 #include "tools/info/host_facts.h"
 #include "tools/info/reach.h"
@@ -35,7 +36,8 @@ constexpr const char* kUsage =
     "       adaptib_info --check-with FILE\n"
     "Without --check: what adaptib finds on this host, and whether it would use it.\n"
     "--check: which rails of HOST this host can talk to, as far as their addresses tell. Runs\n"
-    "  adaptib_info --describe there by COMMAND (ssh), and --check-with reads its output.\n";
+    "  adaptib_info --describe there by COMMAND (ssh), and --check-with reads its output.\n"
+    "--json: the same for programs. --help: this text.\n";
 
 enum class Action : std::uint8_t { show, json, describe, check };
 
@@ -355,6 +357,10 @@ InfoSettings info_settings() {
 int run_info(int argc, const char* const* argv, const InfoSettings& settings, std::FILE* out,
              std::FILE* complaints) {
     Arguments arguments;
+    if (wants_help(argc, argv)) {
+        std::fputs(kUsage, out);
+        return 0;
+    }
     if (!parse(argc, argv, arguments)) {
         std::fputs(kUsage, complaints);
         return kWrongArguments;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "fabric/shm/layout.h"
+#include "tools/help.h"
 #include "tools/process_files.h"
 
 namespace adaptib {
@@ -36,7 +37,8 @@ constexpr const char* kUsage =
     "       adaptib_rails up RAIL        [--pid N] [--job KEY]\n"
     "       adaptib_rails slow RAIL RATE [--pid N] [--job KEY]\n"
     "RAIL: shm0, shm1, ... or all. RATE: bytes per second, with kB, MB or GB (powers of 1000).\n"
-    "KEY: hexadecimal, as list shows it. Without --pid and --job: every process of yours.\n";
+    "KEY: hexadecimal, as list shows it. Without --pid and --job: every process of yours.\n"
+    "--help: this text.\n";
 
 // The mapped first page of a process's segment.
 class Segment {
@@ -246,6 +248,10 @@ bool change(const Segment& segment, const Command& command, std::uint32_t rail) 
 int run_rails(int argc, const char* const* argv, std::FILE* out, std::FILE* complaints) {
     Command command;
     std::string what;
+    if (wants_help(argc, argv)) {
+        std::fputs(kUsage, out);
+        return 0;
+    }
     if (!parse(argc, argv, command, what)) {
         std::fprintf(complaints, "adaptib_rails: %s\n%s", what.c_str(), kUsage);
         return 2;

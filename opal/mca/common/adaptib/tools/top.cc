@@ -25,6 +25,7 @@
 #include "base/json_writer.h"
 #include "base/process_name.h"
 #include "stats/live_counters.h"
+#include "tools/help.h"
 #include "tools/process_files.h"
 
 namespace adaptib {
@@ -37,7 +38,7 @@ constexpr const char* kUsage =
     "usage: adaptib_top [--pid N] [--interval SECONDS] [--count N] [--counters] [--json]\n"
     "A line for each process of yours that runs on this host, refreshed every 2 seconds, with\n"
     "what it did in a second; --count ends it after N refreshes. --counters: every counter that\n"
-    "changed. --json: the counters as they are now, for programs.\n";
+    "changed. --json: the counters as they are now, for programs. --help: this text.\n";
 
 struct Options {
     std::optional<std::uint32_t> pid;
@@ -315,6 +316,10 @@ void refresh(const Options& options, const Found& found, std::map<std::uint32_t,
 int run_top(int argc, const char* const* argv, std::FILE* out, std::FILE* complaints) {
     Options options;
     std::string why;
+    if (wants_help(argc, argv)) {
+        std::fputs(kUsage, out);
+        return 0;
+    }
     if (!parse(argc, argv, options, why)) {
         std::fprintf(complaints, "adaptib_top: %s\n%s", why.c_str(), kUsage);
         return 2;

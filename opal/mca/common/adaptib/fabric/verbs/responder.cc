@@ -3,7 +3,6 @@
 #include "fabric/verbs/responder.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -12,7 +11,6 @@
 #include <csignal>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace adaptib::verbs {
 
@@ -95,6 +93,7 @@ Status Responder::start(std::span<const std::unique_ptr<Rail>> rails, const Answ
         return first;
     }
     wakes_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    watch();
     owner_ = getpid();
     sigset_t all;
     sigset_t before;
@@ -132,40 +131,44 @@ int Responder::timeout(bool rests) const {
     return any([](const ResponderPort& port) { return port.broken(); }) ? kUntilAnew : -1;
 }
 
-void Responder::loop() {
-    using Clock = std::chrono::steady_clock;
-    std::vector<pollfd> watched{{wakes_, kReadable, 0}};
-    std::vector<ResponderPort*> ports;
+// Allocated before the thread begins: the thread itself needs no heap of the C library's, which
+// would take 64 MiB of address space.
+void Responder::watch() {
+    watched_.push_back({wakes_, kReadable, 0});
     for (const auto& port : ports_) {
         if (port != nullptr) {
-            watched.push_back({port->descriptor(), kReadable, 0});
-            ports.push_back(port.get());
+            watched_.push_back({port->descriptor(), kReadable, 0});
+            served_.push_back(port.get());
         }
     }
+}
+
+void Responder::loop() {
+    using Clock = std::chrono::steady_clock;
     Clock::time_point began = Clock::now();
     std::size_t left = kMostAtOnce;
     bool woken = false; // by something other than a question
     while (true) {
         const bool rests = left == 0;
-        const nfds_t count = rests ? 1 : watched.size(); // the first one wakes it anyway
-        if (poll(watched.data(), count, timeout(rests)) < 0 && errno != EINTR) {
+        const nfds_t count = rests ? 1 : watched_.size(); // the first one wakes it anyway
+        if (poll(watched_.data(), count, timeout(rests)) < 0 && errno != EINTR) {
             return; // nothing can arrive any more
         }
         if (ends_) {
             return;
         }
         std::uint64_t times = 0;
-        if (watched[0].revents != 0 && read(wakes_, &times, sizeof times) < 0 && errno != EAGAIN &&
+        if (watched_[0].revents != 0 && read(wakes_, &times, sizeof times) < 0 && errno != EAGAIN &&
             errno != EINTR) {
             return;
         }
-        woken = woken || watched[0].revents != 0;
+        woken = woken || watched_[0].revents != 0;
         if (Clock::now() - began >= kInterval) {
             began = Clock::now();
             left = kMostAtOnce;
         }
         if (!rests) {
-            left = serve(ports, std::span(watched).subspan(1), woken, left);
+            left = serve(served_, std::span(watched_).subspan(1), woken, left);
         }
         woken = woken && rests;
     }

@@ -16,6 +16,7 @@
 // May touch: base/, fabric/, libibverbs, pthreads, poll, eventfd.
 #pragma once
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/types.h>
 
@@ -53,12 +54,16 @@ public:
 private:
     static void* run(void* self);
     void wake() const;
+    void watch();
     void loop();
     int timeout(bool rests) const;
     void stop();
 
     std::vector<std::unique_ptr<ResponderPort>> ports_; // by rail; null: none
-    int wakes_ = -1;                                    // eventfd
+    // The thread's: what poll() watches, first wakes_, then a channel for each of `served_`.
+    std::vector<pollfd> watched_;
+    std::vector<ResponderPort*> served_;
+    int wakes_ = -1; // eventfd
     bool running_ = false;
     std::atomic<bool> ends_{false};
     pid_t owner_ = 0; // process that the thread belongs to

@@ -4,7 +4,8 @@
 // The initiator (the receiver that has matched the RTS, or the origin of a put or get) could let
 // the kernel copy all data within the call; but more often than not the other end just waits
 // meanwhile. So the initiator may make the other end, the helper, an offer. There are three ways:
-//   * alone: no offer; the initiator copies everything by the kernel;
+//   * alone: no offer; the initiator copies everything by the kernel. No other way is taken while
+//     several threads of the initiator use the core: they would wait for the helper as well;
 //   * together: each end copies a part by the kernel. The data is divided into units. The initiator
 //     takes units from the front and the helper from the back, by compare-and-swap on a word of the
 //     answer slot: each time a quarter of what is left, but at least 128 KiB, or half of the data
@@ -121,6 +122,9 @@ bool SynchronousRma::transfer_long(Peer& peer, const RmaWork& work, const Regist
                                    std::uint64_t send_id) {
     if (peer.transfers.cooperative_copy_choices == nullptr) {
         return rma_now(peer, work, region, remote_keys);
+    }
+    if (!target_.may_wait()) {
+        return transfer_alone(peer, work, region, remote_keys);
     }
     bool done = true;
     for (Bytes offset = 0; offset < work.length && done; offset += kMaxCooperative) {
@@ -339,7 +343,7 @@ void RmaTarget::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body)
             slot.refuse_offer();
             return;
         }
-        count_rma(counters_, opcode, part.length);
+        count_rma(counters_, peer, opcode, part.length);
         slot.count_done(part.units);
     }
 }

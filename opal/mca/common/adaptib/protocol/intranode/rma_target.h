@@ -10,7 +10,7 @@
 // bad packet and not served; the initiator then does without.
 // Ownership: refers to the counters, to the memory that its user has lent, and to the listener.
 // Threads: one at a time (the core's lock). No call waits for the initiator, except for a unit of a
-// staged copy, some 50 us at most.
+// staged copy, some 50 us at most, and only while no other thread wants the lock.
 // May touch: base/, fabric/, memory/, channel/, peer/, stats/, protocol/intranode/, count_rma.h.
 #pragma once
 
@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 
+#include "base/biased_lock.h"
 #include "base/wire.h"
 #include "fabric/queue_pair.h"
 #include "memory/lent_memory.h"
@@ -41,8 +42,14 @@ protected:
 
 class RmaTarget {
 public:
-    RmaTarget(const LentMemory& lent, Counters& counters, RmaTargetListener& listener)
-        : lent_(lent), counters_(counters), listener_(listener) {}
+    // `lock`: of the core; null: one thread calls.
+    RmaTarget(const LentMemory& lent, const BiasedLock* lock, Counters& counters,
+              RmaTargetListener& listener)
+        : lent_(lent), lock_(lock), counters_(counters), listener_(listener) {}
+
+    // Returns true if this thread may wait for the peer in the middle of a call: no other thread of
+    // this process wants the core meanwhile.
+    bool may_wait() const { return lock_ == nullptr || lock_->is_wanted_by_no_other(); }
 
     // Take the messages of the initiator. REQUIRES: they have passed check_message.
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
@@ -63,6 +70,7 @@ private:
     std::byte* find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good);
 
     const LentMemory& lent_;
+    const BiasedLock* const lock_;
     Counters& counters_;
     RmaTargetListener& listener_;
 };

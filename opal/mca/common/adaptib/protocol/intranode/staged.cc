@@ -58,7 +58,7 @@ bool SynchronousRma::transfer_staged(Peer& peer, const RmaWork& work, const Regi
     if (slot != nullptr) {
         StagedCopy copy(work, body.number, *slot, block->data(), depth);
         moved = pump_staged(peer, copy);
-        count_rma(counters_, work.opcode, moved);
+        count_rma(counters_, peer, work.opcode, moved);
         counters_.copies_staged += moved > 0 ? 1 : 0;
     }
     memory_.staging(peer.contact.route.fabric).give(std::move(block));
@@ -148,7 +148,7 @@ std::optional<StagedOffer> RmaTarget::take_offer(const Peer& peer, const Coopera
 
 // REQUIRES: the body has been checked.
 void RmaTarget::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp) {
-    std::optional<StagedOffer> offer = take_offer(peer, body, qp);
+    std::optional<StagedOffer> offer = may_wait() ? take_offer(peer, body, qp) : std::nullopt;
     if (!offer) {
         return; // the initiator does not wait for long
     }
@@ -167,7 +167,7 @@ void RmaTarget::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueueP
 }
 
 void RmaTarget::count_served(const StagedOffer& offer) {
-    if (offer.bytes_moved() > 0) {
+    if (offer.bytes_moved() > 0) { // the initiator counts them for the pair
         count_rma(counters_, offer.opcode(), offer.bytes_moved());
     }
 }

@@ -13,7 +13,8 @@
 // If the target takes no part, the initiator does the rest directly. RmaTarget is the other end.
 // Ownership: refers to the clock, the memory, the counters and the target of this process.
 // Threads: one at a time (the core's lock). The initiator spins while the target does a part that
-// it has taken, as long as the target lives.
+// it has taken, as long as the target lives. So where other threads take the lock, too, all is done
+// directly: none of them waits for another process.
 // May touch: base/, fabric/, memory/, channel/, peer/, schedule/, stats/, protocol/intranode/,
 // count_rma.h.
 #pragma once
@@ -93,7 +94,7 @@ private:
         if (!only->qp->rma_now(work).ok()) [[unlikely]] {
             return false;
         }
-        count_rma(counters_, what.opcode, what.length);
+        count_rma(counters_, peer, what.opcode, what.length, only->local_rail);
         return true;
     }
     static bool worth_waiting(const Peer& peer, std::uint32_t looks);

@@ -53,6 +53,9 @@ bool has_answer_room(Peer& peer, Bytes length) {
 
 bool SynchronousRma::start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
                                      std::span<const std::uint32_t> remote_keys) {
+    if (!target_.may_wait()) {
+        return rma_now(peer, work, region, remote_keys);
+    }
     WayChoice& choice = work.opcode > Opcode::read
                             ? peer.transfers.assist_choices->atomics
                             : peer.transfers.assist_choices->of_transfer(work.length);
@@ -120,7 +123,7 @@ bool SynchronousRma::request_assist(Peer& peer, const RmaWork& work,
         copy_small(work.local, memory.answer_data(), work.length);
         dirty_lines(memory.answer_data(), work.length);
     }
-    count_rma(counters_, work.opcode, work.length);
+    count_rma(counters_, peer, work.opcode, work.length);
     return true;
 }
 
