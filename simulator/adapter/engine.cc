@@ -292,7 +292,8 @@ std::uint32_t Engine::new_queue_pair_number() {
 
 void Engine::remove(QueuePair* qp) {
     queue_pairs_.erase(qp->ex.qp_base.qp_num);
-    std::erase(scheduled_, qp);
+    qp->end_sessions();
+    unschedule(qp);
 }
 
 void Engine::schedule(QueuePair* qp) {

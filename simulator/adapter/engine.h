@@ -52,6 +52,7 @@ public:
     void add(QueuePair* qp) { queue_pairs_[qp->ex.qp_base.qp_num] = qp; }
     void remove(QueuePair* qp);
     void schedule(QueuePair* qp);
+    void unschedule(QueuePair* qp) { std::erase(scheduled_, qp); }
     std::uint32_t add(MemoryRegion* region);
     void remove(MemoryRegion* region) { regions_.erase(region->mr.lkey); }
 

@@ -2,9 +2,11 @@
 // Entry points of libibverbs: devices, contexts, ports, asynchronous events. Results and errors are
 // those of the manual pages, here and in the other entry_*.cc.
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <endian.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -88,12 +90,22 @@ int query_values(ibv_context*, ibv_values_ex* values) {
     return clock_gettime(CLOCK_MONOTONIC, &values->raw_clock) == 0 ? 0 : errno;
 }
 
+// Loads libmlx5 if a device needs that driver, as the real library loads its drivers. It stays.
+void load_driver(const Engine* engine) {
+    if (engine != nullptr &&
+        std::any_of(engine->devices().begin(), engine->devices().end(),
+                    [](const Device* device) { return device->description->dc; })) {
+        dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
+    }
+}
+
 } // namespace
 
 extern "C" {
 
 ibv_device** ibv_get_device_list(int* count) {
     Engine* const engine = Engine::get();
+    load_driver(engine);
     const std::size_t devices = engine == nullptr ? 0 : engine->devices().size();
     auto** const list = static_cast<ibv_device**>(std::calloc(devices + 1, sizeof(ibv_device*)));
     for (std::size_t index = 0; index < devices; ++index) {

@@ -14,6 +14,7 @@ ibv_send_wr& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
     request.wr_id = qp->wr_id;
     request.send_flags = qp->wr_flags;
     of(qp)->batch_places.emplace_back();
+    of(qp)->batch_addresses.emplace_back();
     return request;
 }
 
@@ -46,6 +47,7 @@ void clear(ibv_qp_ex* qp) {
     of(qp)->batch.clear();
     of(qp)->batch_places.clear();
     of(qp)->batch_data.clear();
+    of(qp)->batch_addresses.clear();
 }
 
 int post(ibv_qp_ex* qp) {
@@ -55,7 +57,8 @@ int post(ibv_qp_ex* qp) {
         ibv_send_wr& request = pair.batch[index];
         request.sg_list = pair.batch_places[index].data();
         request.num_sge = static_cast<int>(pair.batch_places[index].size());
-        error = pair.post_send(request);
+        const bool dynamic = pair.dynamic == Dynamic::initiator;
+        error = pair.post_send(request, dynamic ? &pair.batch_addresses[index] : nullptr);
     }
     pair.pump();
     clear(qp);

@@ -47,6 +47,7 @@ enum PacketFlags : std::uint8_t {
     kAckRequest = 16,
     kMigrated = 32, // MigReq of the BTH
     kGlobal = 64,   // has a GRH
+    kDynamic = 128, // request of a dynamically connected initiator
 };
 
 struct PacketHeader {
@@ -71,6 +72,11 @@ struct PacketHeader {
     std::uint64_t length = 0; // of the whole read or write
     std::uint64_t swap_or_add = 0;
     std::uint64_t compare_or_old = 0;
+    // Of kDynamic: key of the target, number of the connection among those of the initiator, and
+    // the first packet number in it.
+    std::uint64_t access_key = 0;
+    std::uint32_t session = 0;
+    std::uint32_t session_psn = 0;
     std::array<std::uint8_t, kGrhBytes> grh{};
 
     bool has(PacketFlags flag) const { return (flags & flag) != 0; }

@@ -11,8 +11,8 @@ namespace {
 struct Move {
     ibv_qp_state from;
     ibv_qp_state to;
-    int needs[2]; // RC, UD
-    int allows[2];
+    int needs[4]; // RC, UD, DC initiator, DC target
+    int allows[4];
 };
 
 constexpr int kRunning = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH |
@@ -23,21 +23,30 @@ constexpr int kDrained = kRunning | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | I
                          IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
                          IBV_QP_PKEY_INDEX;
 
+constexpr int kNever = ~0; // a DC target stays in RTR
+
 constexpr Move kMoves[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, {kPlace | IBV_QP_ACCESS_FLAGS, kPlace | IBV_QP_QKEY}, {0, 0}},
+    {IBV_QPS_RESET,
+     IBV_QPS_INIT,
+     {kPlace | IBV_QP_ACCESS_FLAGS, kPlace | IBV_QP_QKEY, kPlace, kPlace | IBV_QP_ACCESS_FLAGS},
+     {}},
     {IBV_QPS_INIT, IBV_QPS_INIT, {0, 0}, {kPlace | IBV_QP_ACCESS_FLAGS, kPlace | IBV_QP_QKEY}},
     {IBV_QPS_INIT,
      IBV_QPS_RTR,
      {IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
           IBV_QP_MIN_RNR_TIMER,
-      0},
-     {IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
+      0, IBV_QP_PATH_MTU, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER},
+     {IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX, IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
+      IBV_QP_PKEY_INDEX | IBV_QP_AV, 0}},
     {IBV_QPS_RTR,
      IBV_QPS_RTS,
      {IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
           IBV_QP_MAX_QP_RD_ATOMIC,
-      IBV_QP_SQ_PSN},
-     {kRunning, kDatagram}},
+      IBV_QP_SQ_PSN,
+      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+          IBV_QP_MAX_QP_RD_ATOMIC,
+      kNever},
+     {kRunning, kDatagram, kRunning, 0}},
     {IBV_QPS_RTS, IBV_QPS_RTS, {0, 0}, {kRunning, kDatagram}},
     {IBV_QPS_RTS, IBV_QPS_SQD, {0, 0}, {IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
     {IBV_QPS_SQD, IBV_QPS_RTS, {0, 0}, {kRunning, kDatagram}},
@@ -86,7 +95,10 @@ int QueuePair::check_move(const ibv_qp_attr&, int mask, ibv_qp_state from, ibv_q
     if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) {
         return (mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE)) == 0 ? 0 : EINVAL;
     }
-    const int kind = reliable() ? 0 : 1;
+    const int kind = dynamic == Dynamic::initiator ? 2
+                     : dynamic == Dynamic::target  ? 3
+                     : reliable()                  ? 0
+                                                   : 1;
     for (const Move& move : kMoves) {
         if (move.from == from && move.to == to) {
             const int known =
@@ -200,7 +212,8 @@ void QueuePair::reset() {
     responder = {};
     receives_.clear();
     taken_ = 0;
-    established_ = last_reached_ = false;
+    established_ = last_reached_ = connected_ = false;
+    end_sessions();
     attributes = {};
     attributes.qp_state = attributes.cur_qp_state = IBV_QPS_RESET;
     attributes.path_mig_state = IBV_MIG_MIGRATED;

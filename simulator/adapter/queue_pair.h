@@ -11,6 +11,8 @@
 #pragma once
 
 #include <deque>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "objects.h"
@@ -20,11 +22,27 @@ namespace adaptib::hca {
 
 class Engine;
 
+// Destination of a request of a DC initiator.
+struct DynamicAddress {
+    ibv_ah_attr path{};
+    std::uint32_t target = 0;
+    std::uint64_t key = 0;
+};
+
+// Part of a queue pair in a dynamic connection (dynamic.cc).
+enum class Dynamic : std::uint8_t {
+    none,
+    initiator,
+    target,
+    session, // a target's end of the connection with one initiator
+};
+
 struct SendWork {
     ibv_send_wr request{}; // without its lists
     std::vector<ibv_sge> places;
     std::vector<std::uint8_t> data; // of an inline request
     ibv_ah_attr address{};          // of a datagram
+    DynamicAddress dynamic;         // of an initiator's request
     std::uint64_t length = 0;
     std::uint64_t received = 0; // bytes of a read
     std::uint32_t first_psn = 0;
@@ -92,7 +110,8 @@ public:
     // Calls of the program. Result: 0 or an error number.
     int modify(const ibv_qp_attr& wanted, int mask);
     void query(ibv_qp_attr& result, ibv_qp_init_attr& init_result) const;
-    int post_send(const ibv_send_wr& request);
+    // `to`: of an initiator's request, else null.
+    int post_send(const ibv_send_wr& request, const DynamicAddress* to = nullptr);
     int post_receive(const ibv_recv_wr& request);
     void release(unsigned places) { taken_ -= std::min(taken_, places); }
 
@@ -116,6 +135,11 @@ public:
     std::vector<ibv_send_wr> batch; // of ibv_wr_start
     std::deque<std::vector<ibv_sge>> batch_places;
     std::deque<std::vector<std::uint8_t>> batch_data;
+    std::deque<DynamicAddress> batch_addresses;
+    Dynamic dynamic = Dynamic::none;
+    std::uint64_t access_key = 0; // of a DC target
+    // Ends the connections of a DC target.
+    void end_sessions();
 
 private:
     Context& context() const { return *of(ex.qp_base.context); }
@@ -162,6 +186,13 @@ private:
     void answer(PacketKind kind, std::uint32_t psn, Syndrome syndrome);
     bool send_answer(Response& response);
 
+    // dynamic.cc
+    bool follow(const SendWork& work);
+    void add_session(PacketHeader& header) const;
+    void handle_dynamic(const PacketHeader& packet, const std::uint8_t* payload);
+    void serve(const QueuePair& target, const PacketHeader& packet);
+    void return_receive();
+
     // datagram.cc
     void send_datagrams();
     void handle_datagram(const PacketHeader& packet, const std::uint8_t* payload);
@@ -182,6 +213,13 @@ private:
     unsigned taken_ = 0; // places of the send queue, until their completions are taken
     bool established_ = false;
     bool last_reached_ = false;
+    // Of an initiator: its present connection. Of a session: the one that it serves.
+    std::uint32_t session_ = 0;
+    std::uint32_t session_psn_ = 0;
+    bool connected_ = false;
+    std::uint64_t remote_key_ = 0;
+    // Of a target, by the initiator's number.
+    std::unordered_map<std::uint32_t, std::unique_ptr<QueuePair>> sessions_;
 };
 
 inline QueuePair* of(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }

@@ -43,7 +43,7 @@ bool known(ibv_wr_opcode opcode, bool reliable) {
 
 } // namespace
 
-int QueuePair::post_send(const ibv_send_wr& request) {
+int QueuePair::post_send(const ibv_send_wr& request, const DynamicAddress* to) {
     if (state() == IBV_QPS_RESET || state() == IBV_QPS_INIT || state() == IBV_QPS_RTR ||
         !known(request.opcode, reliable()) || request.num_sge < 0 ||
         static_cast<unsigned>(request.num_sge) > init.cap.max_send_sge) {
@@ -57,6 +57,12 @@ int QueuePair::post_send(const ibv_send_wr& request) {
     work.places.assign(request.sg_list, request.sg_list + request.num_sge);
     work.length = total(work.places);
     work.signaled = init.sq_sig_all != 0 || (request.send_flags & IBV_SEND_SIGNALED) != 0;
+    if ((dynamic == Dynamic::initiator) != (to != nullptr)) {
+        return EINVAL;
+    }
+    if (to != nullptr) {
+        work.dynamic = *to;
+    }
     if (!reliable()) {
         if (request.wr.ud.ah == nullptr) {
             return EINVAL;
@@ -113,6 +119,9 @@ bool QueuePair::send_next() {
     }
     SendWork& work = requester.work[requester.index];
     if (!work.numbered && !may_send(work)) {
+        return false;
+    }
+    if (dynamic == Dynamic::initiator && !follow(work)) {
         return false;
     }
     number(work);
@@ -204,6 +213,9 @@ bool QueuePair::send_packet(SendWork& work) {
             }
             return false;
         }
+    }
+    if (dynamic == Dynamic::initiator) {
+        add_session(header);
     }
     if (!transmit(header, payload)) {
         engine_.schedule(this);

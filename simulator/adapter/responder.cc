@@ -50,7 +50,13 @@ void QueuePair::handle(const PacketHeader& packet, const std::uint8_t* payload) 
         }
         return;
     }
-    if (!reliable() || packet.source_qpn != attributes.dest_qp_num) {
+    if (dynamic == Dynamic::target) {
+        handle_dynamic(packet, payload);
+        return;
+    }
+    if (!reliable() ||
+        packet.has(kDynamic) != (dynamic == Dynamic::session && is_request(packet.kind)) ||
+        packet.source_qpn != attributes.dest_qp_num) {
         return;
     }
     follow_migration(packet);
@@ -313,6 +319,10 @@ void QueuePair::refuse(const PacketHeader& packet, Syndrome syndrome) {
         return;
     }
     while (!responder.answers.empty() && send_answer(responder.answers.front())) {
+    }
+    if (dynamic == Dynamic::session) { // the target serves others
+        fail(IBV_WC_WR_FLUSH_ERR);
+        return;
     }
     raise(syndrome == Syndrome::remote_access_error ? IBV_EVENT_QP_ACCESS_ERR
           : syndrome == Syndrome::invalid_request   ? IBV_EVENT_QP_REQ_ERR

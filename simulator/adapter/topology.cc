@@ -233,6 +233,8 @@ private:
             device.max_cqe = limit(value, 1);
         else if (key == "max_srq")
             device.max_srq = limit(value, 0);
+        else if (key == "dc")
+            device.dc = number(value, 1) != 0;
         else if (key == "in_order")
             device.data_in_order = number(value, 1) != 0;
         else if (key == "scrambled_writes")

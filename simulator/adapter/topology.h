@@ -54,6 +54,7 @@ struct DeviceDescription {
     int max_qp_wr = 16384;
     int max_cqe = 262144;
     int max_srq = 1024;            // 0: none
+    bool dc = false;               // libmlx5 says that it drives the device
     bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
     unsigned scrambled_writes = 0; // number of the packet of a write that is placed last; 0: none
     std::vector<PortDescription> ports;

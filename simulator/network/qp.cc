@@ -138,6 +138,7 @@ SimQueuePair::SimQueuePair(SimRail& rail, const QpInit& init)
 Status SimQueuePair::enter() { return world_.adapter_of(rail_.port()).add(this, number_); }
 
 SimQueuePair::~SimQueuePair() {
+    world_.late_packets().place_all(rail_, number_);
     send_cq_.forget(this);
     receive_cq_.forget(this);
     if (srq_ != nullptr) {
@@ -190,6 +191,7 @@ bool SimQueuePair::usable_impl() const {
 }
 
 void SimQueuePair::reset() {
+    world_.late_packets().place_all(rail_, number_);
     stop_sending();
     forget_sends();
     receives_.clear();

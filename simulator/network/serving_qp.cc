@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulator/network/serving_qp.h"
 
+#include <vector>
+
+#include "simulator/network/world.h"
+
 namespace adaptib::sim {
 
 ServingQueuePair::Outcome ServingQueuePair::serve(Request& request, WorkStatus& refusal) {
@@ -55,7 +59,17 @@ ServingQueuePair::Outcome ServingQueuePair::serve_write(Request& request, WorkSt
     }
     if (request.length > 0) {
         const Gather whole{reinterpret_cast<void*>(work.remote_address), request.length, 0};
-        copy_gather(request.list(), {&whole, 1});
+        LatePackets& late = rail_.world().late_packets();
+        Bytes at = 0;
+        Bytes length = 0;
+        if (late.draw(work, request.length, at, length)) {
+            const auto* const place = reinterpret_cast<const std::byte*>(work.remote_address + at);
+            const std::vector<std::byte> before(place, place + length);
+            copy_gather(request.list(), {&whole, 1});
+            late.hold_back(rail_, number_, work, work.remote_address + at, before);
+        } else {
+            copy_gather(request.list(), {&whole, 1});
+        }
     }
     if (work.opcode == Opcode::write_imm) {
         static_cast<void>(take_notice(request.length, work.immediate));

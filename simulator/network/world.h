@@ -22,6 +22,7 @@
 #include "fabric/fabric.h"
 #include "simulator/network/adapter.h"
 #include "simulator/network/datagram.h"
+#include "simulator/network/late_packets.h"
 #include "simulator/network/machine.h"
 #include "simulator/network/network.h"
 #include "simulator/network/process.h"
@@ -41,6 +42,9 @@ struct WorldOptions {
     double datagram_twice = 0;
     double datagram_late = 0; // overtaken by later datagrams
     Nanoseconds late_by{20'000};
+    // Share of the published writes of several packets of which one packet is placed late, after
+    // the end of the write. Rails say that they do not place in order if it is not 0.
+    double scrambled_writes = 0;
     bool responders = true; // processes have responders (Fabric::respond)
 };
 
@@ -90,6 +94,7 @@ public:
     Wire& wire_in(PortIndex port) { return wires_in_[port]; }
     std::uint32_t next_engine(PortIndex port) { return next_engine_[port]++; }
     DatagramPool& datagrams() { return datagrams_; }
+    LatePackets& late_packets() { return late_packets_; }
     void leave(SimFabric* fabric);
 
 private:
@@ -106,6 +111,7 @@ private:
     std::vector<Wire> wires_in_;
     std::vector<std::uint32_t> next_engine_;
     DatagramPool datagrams_;
+    LatePackets late_packets_{*this};
     std::vector<std::unique_ptr<Process>> processes_;
     std::vector<SimFabric*> fabrics_;
 };

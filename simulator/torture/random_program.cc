@@ -31,6 +31,7 @@ public:
         if (!one_in(3)) {
             draw_world();
             draw_failures();
+            draw_placement();
         } else if (one_in(2)) {
             draw_faults();
             draw_cm_connects();
@@ -156,6 +157,16 @@ private:
             set_world("datagram_loss", 0);
         }
         fails_ = true;
+    }
+
+    // Draws adapters that place the packets of a write in any order. Uses the schedule's seed, as
+    // draw_cm_connects does.
+    void draw_placement() {
+        constexpr std::array<std::uint64_t, 3> kShares{10, 300, 1000};
+        Random random(program_.schedule ^ 0x0ddd);
+        if (random.below(4) == 0) {
+            set_world("scrambled_writes", kShares[random.below(kShares.size())]);
+        }
     }
 
     // Draws harmless faults of a network, per thousand.

@@ -235,6 +235,7 @@ private:
             world.datagram_twice = number(program, "datagram_twice", 0) / 1000.0;
             world.datagram_late = number(program, "datagram_late", 0) / 1000.0;
         }
+        world.scrambled_writes = number(program, "scrambled_writes", 0) / 1000.0;
         world.responders = number(program, "responders", 1) != 0;
         const std::uint32_t hosts = number(program, "hosts", 2);
         const std::uint32_t leaves = number(program, "leaves", 0);

@@ -413,7 +413,12 @@ private:
         case MessageType::written: return bytes_of(WrittenBody{id(), length()});
         case MessageType::connect_request:
         case MessageType::connect_reply:
-        case MessageType::connect_confirm: return bytes_of(handshake(peer));
+        case MessageType::connect_confirm: {
+            const ConnectBody body = handshake(peer);
+            std::vector<std::byte> bytes = bytes_of(body);
+            bytes.resize(connect_bytes(body.subchannel_count));
+            return bytes;
+        }
         case MessageType::connect_refuse:
         case MessageType::connect_close:
         case MessageType::connect_keep:
@@ -438,7 +443,7 @@ private:
             subchannel.rail = static_cast<std::uint16_t>(input_.below(3));
             subchannel.qp = addresses_[1].rails[0].datagram_qp + input_.below(8);
             subchannel.psn = input_.below(2);
-            subchannel.path = static_cast<std::uint16_t>(subchannel.psn);
+            subchannel.path = static_cast<std::uint8_t>(subchannel.psn);
             subchannel.memory_key = window_->remote_key();
         }
         return body;

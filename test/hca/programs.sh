@@ -25,9 +25,18 @@ hca_programs=(
 # LD_LIBRARY_PATH=$hca_library too.
 hca_environment() {
     hca_library=$build_root/release/simulator/adapter/.libs
+    hca_mlx5=$build_root/release/simulator/adapter/mlx5/.libs
     export ADAPTIB_HCA_TOPOLOGY=$top/test/hca/hosts.topology
     export ADAPTIB_HCA_FABRIC=/dev/shm/adaptib-hca-test-$$
     export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
+}
+
+# hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose InfiniBand devices
+# and ports have these settings, and prints its name
+hca_topology() {
+    sed "s/device v.*/& $2/; s/port lid.*/& ${3:-}/" "$top/test/hca/hosts.topology" \
+        >"$logs/hca-$1.topology"
+    printf '%s\n' "$logs/hca-$1.topology"
 }
 
 # hca_pair "SERVER CLIENT|PROGRAM...": runs a program as a server and as its client
@@ -43,29 +52,47 @@ hca_pair() {
     wait "$server" && [ "$status" = 0 ]
 }
 
-# Jobs with faults:
-# name|device settings|millionths of packets lost|port that goes down and up|arguments of mpirun,
-# which choose the transport if they have "--mca pml "|program
+hca_btl='--mca pml ob1 --mca btl adaptib,self'
+hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
+
+# Jobs with faults: name|device settings|port settings|millionths of packets lost|port that goes
+# down and up|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
+# random_traffic 1 200
 hca_faults=(
-    'scrambled|in_order=0 scrambled_writes=1|0|||random_traffic 1 200'
-    'loss||1000|||random_traffic 1 200'
-    'flap||0|b/v0:1||random_traffic 1 200'
+    'scrambled|in_order=0 scrambled_writes=1||0||'
+    'scrambled_1024|in_order=0 scrambled_writes=2|active_mtu=1024|0||'
+    'scrambled_2048|in_order=0 scrambled_writes=2|active_mtu=2048|0||'
+    'scrambled_4096|in_order=0 scrambled_writes=2|active_mtu=4096|0||'
+    "scrambled_1024_btl|in_order=0 scrambled_writes=2|active_mtu=1024|0||$hca_btl"
+    "scrambled_2048_btl|in_order=0 scrambled_writes=2|active_mtu=2048|0||$hca_btl"
+    "scrambled_4096_btl|in_order=0 scrambled_writes=2|active_mtu=4096|0||$hca_btl"
+    'ring_check|||0||--mca opal_common_adaptib_ring_check on'
+    'mtu_256||active_mtu=256|0||'
+    "mtu_256_btl||active_mtu=256|0||$hca_btl"
+    'mtu_256_scrambled|in_order=0 scrambled_writes=2|active_mtu=256|0||'
+    "dc|dc=1||0||$hca_dc"
+    "dc_btl|dc=1||0||$hca_btl $hca_dc"
+    "dc_endpoints|dc=1||0||$hca_dc --mca opal_common_adaptib_endpoints 2"
+    "dc_endpoints_btl|dc=1||0||$hca_btl $hca_dc --mca opal_common_adaptib_endpoints 2"
+    "dc_loss|dc=1||1000||$hca_dc"
+    'loss|||1000|||'
+    'flap|||0|b/v0:1||'
     # Threads of several endpoints send meanwhile, over connections and over datagrams only
-    'loss_endpoints||1000||--mca opal_common_adaptib_endpoints 4|threads own 4 200'
-    'flap_endpoints||0|b/v0:1|--mca opal_common_adaptib_endpoints 2|threads own 2 1500'
-    'flap_endpoints_16||0|b/v0:1|--mca opal_common_adaptib_endpoints 16|threads own 4 500'
-    'flap_endpoints_datagrams||0|b/v0:1|--mca opal_common_adaptib_endpoints 2 --mca opal_common_adaptib_channel_policy ud|threads own 2 2000'
-    'flap_rma_endpoints||0|b/v0:1|--mca pml ob1 --mca btl adaptib,self --mca osc rdma --mca opal_common_adaptib_endpoints 4|rma_threads 3 200'
+    'loss_endpoints|||1000||--mca opal_common_adaptib_endpoints 4|threads own 4 200'
+    'flap_endpoints|||0|b/v0:1|--mca opal_common_adaptib_endpoints 2|threads own 2 1500'
+    'flap_endpoints_16|||0|b/v0:1|--mca opal_common_adaptib_endpoints 16|threads own 4 500'
+    'flap_endpoints_datagrams|||0|b/v0:1|--mca opal_common_adaptib_endpoints 2 --mca opal_common_adaptib_channel_policy ud|threads own 2 2000'
+    'flap_rma_endpoints|||0|b/v0:1|--mca pml ob1 --mca btl adaptib,self --mca osc rdma --mca opal_common_adaptib_endpoints 4|rma_threads 3 200'
 )
 
-# hca_fault "SETTINGS|LOSS|PORT|ARGUMENTS|PROGRAM": runs a job of four ranks whose data is checked,
-# meanwhile the fault
+# hca_fault "SETTINGS|PORT_SETTINGS|LOSS|PORT|ARGUMENTS|PROGRAM": runs a job of four ranks whose
+# data is checked, meanwhile the fault
 hca_fault() {
-    local settings loss port arguments program device
-    local control=$build_root/release/simulator/adapter/adaptib_hca_control
-    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
-    IFS='|' read -r settings loss port arguments program <<<"$1"
-    sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
+    local settings settings_of_port loss port arguments program
+    local device control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
+    IFS='|' read -r settings settings_of_port loss port arguments program <<<"$1"
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology fault "$settings" "$settings_of_port")
     for device in {a,b,c,d}/v{0,1}:1; do
         "$control" "$device" loss "$loss" || return
     done
@@ -77,8 +104,8 @@ hca_fault() {
     local transport=("${adaptib_mca[@]}")
     [[ $arguments != *"--mca pml "* ]] || transport=()
     read -ra arguments <<<"$arguments"
-    read -ra program <<<"$program"
-    LD_LIBRARY_PATH=$hca_library run_mpi 100 4 "${transport[@]}" "${arguments[@]}" \
+    read -ra program <<<"${program:-random_traffic 1 200}"
+    LD_LIBRARY_PATH=$hca_library:$hca_mlx5 run_mpi 100 4 "${transport[@]}" "${arguments[@]}" \
         "$build_root/release/test/mpi/${program[0]}" "${program[@]:1}"
     status=$?
     if [ -n "$flaps" ]; then
@@ -87,6 +114,18 @@ hca_fault() {
     fi
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
+}
+
+# hca_misplaced: devices that place packets out of order and say that they do not. ring_check has to
+# find that: the job ends with the error, and no rank gets wrong data.
+hca_misplaced() {
+    local log=$logs/hca-misplaced-job status
+    hca_fault "in_order=1 scrambled_writes=2|active_mtu=1024|0||--mca opal_common_adaptib_ring_check on" \
+        >"$log" 2>&1
+    status=$?
+    cat "$log"
+    [ "$status" != 0 ] && grep -q 'places the packets of a write out of order' "$log" &&
+        ! grep -q 'expected 0x' "$log"
 }
 
 # hca_flap CONTROL PORT: takes the port down and up; writes a line to descriptor 3 each time
@@ -108,7 +147,7 @@ hca_fault_program() {
     local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$$.topology
     local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program
     local -a choices=('' 'max_inline=0' 'max_sge=2 max_reads=1' 'max_srq=0'
-        'in_order=0 scrambled_writes=1')
+        'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
     local -x OMPI_MCA_opal_common_adaptib_endpoints=$((1 << RANDOM % 3))

@@ -40,6 +40,7 @@ protected:
     void room(bool there) {
         datagrams_.post_result = there ? kOk : Status::again(Reason::queue_full);
     }
+    HandshakeListener& listener() { return *this; }
     std::vector<std::string> unsent_;
 
     const ConnectContext context_ = recorded_context({});
@@ -90,6 +91,45 @@ TEST_F(Messages, APathThatHasDroppedOutIsNotListedNorARingThatIsNotOffered) {
     EXPECT_EQ(reply.ring_bytes, 0u);
     EXPECT_NE(reply.credit_address, 0u);
     EXPECT_EQ(reply.replaces, 3u);
+}
+
+TEST_F(Messages, ARequestSaysOfEachPathWhetherItsDevicePlacesInOrder) {
+    second_.place_in_any_order(1024);
+    messages_.send(*peer_, MessageType::connect_request);
+    EXPECT_EQ(body<ConnectBody>(0).subchannels[0].unordered, 0u);
+    EXPECT_EQ(body<ConnectBody>(0).subchannels[1].unordered, 1u);
+    for (const Placement placement : {Placement::in_order, Placement::any_order}) {
+        ConnectOptions options;
+        options.placement = placement;
+        const ConnectContext context = recorded_context(options);
+        HandshakeMessages messages{context, listener()};
+        messages.send(*peer_, MessageType::connect_reply);
+        const auto reply = body<ConnectBody>(placement == Placement::in_order ? 1 : 2);
+        const auto expected = placement == Placement::any_order ? 1u : 0u;
+        EXPECT_EQ(reply.subchannels[0].unordered, expected);
+        EXPECT_EQ(reply.subchannels[1].unordered, expected);
+    }
+}
+
+TEST_F(Messages, ARequestDescribesAsManyPathsAsADatagramHolds) {
+    for (std::uint32_t path = 2; path < 12; ++path) {
+        Subchannel& subchannel = peer_->lanes.subchannels.emplace_back();
+        subchannel.path = path;
+        subchannel.qp = std::make_unique<RecordingPair>(100 + path);
+    }
+    EXPECT_TRUE(messages_.send(*peer_, MessageType::connect_request));
+    EXPECT_EQ(body<ConnectBody>(0).subchannel_count, 12u);
+    EXPECT_EQ(body_length(0), 56u + 12 * 16);
+    constexpr Bytes kSmallest = 256 - sizeof(DatagramHeader) - sizeof(MessageHeader);
+    peer_->contact.datagram.shorter = channel_->capacity() - kSmallest; // the peer's MTU is 256
+    for (const MessageType type : {MessageType::connect_request, MessageType::connect_reply}) {
+        EXPECT_TRUE(messages_.send(*peer_, type));
+    }
+    for (const std::size_t message : {1u, 2u}) {
+        EXPECT_EQ(body<ConnectBody>(message).subchannel_count, 8u);
+        EXPECT_EQ(body<ConnectBody>(message).subchannels[7].path, 7u);
+        EXPECT_LE(body_length(message), kSmallest);
+    }
 }
 
 TEST_F(Messages, ARequestSaysHowMuchTheConnectionIsNeeded) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -76,6 +77,12 @@ public:
 
     void can(Capability capability) {
         info_.capabilities |= static_cast<std::uint32_t>(capability);
+    }
+
+    // Packets of at most so many bytes, which become visible in any order.
+    void place_in_any_order(Bytes packet) {
+        info_.places_in_order = false;
+        info_.datagram_bytes = packet;
     }
 
     static constexpr std::size_t kMany = 1'000'000;
@@ -179,6 +186,11 @@ protected:
         peer->contact.datagram.handle = std::make_unique<Handle>();
         return peer;
     }
+    // Length of a message's body, as sent.
+    std::size_t body_length(std::size_t message) const {
+        return datagrams_.sends.at(message).bytes.size() - sizeof(DatagramHeader) -
+               sizeof(MessageHeader);
+    }
     // Types of the handshake messages sent since the previous call.
     std::vector<MessageType> sent() {
         std::vector<MessageType> types;
@@ -208,8 +220,9 @@ private:
     template <typename T> T read(std::size_t message, std::size_t at) const {
         const std::vector<std::byte>& bytes = datagrams_.sends.at(message).bytes;
         T value{};
-        EXPECT_GE(bytes.size(), at + sizeof value);
-        std::memcpy(reinterpret_cast<std::byte*>(&value), bytes.data() + at, sizeof value);
+        EXPECT_GT(bytes.size(), at);
+        const std::size_t length = std::min(bytes.size() - at, sizeof value);
+        std::memcpy(reinterpret_cast<std::byte*>(&value), bytes.data() + at, length);
         return value;
     }
 

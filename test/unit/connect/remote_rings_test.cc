@@ -84,6 +84,22 @@ TEST_F(Remote, AnotherControlLaneReachesTheSameRing) {
     EXPECT_EQ(made(*peer_, 0).posts.size(), 1u);
 }
 
+// The limit is that of the paths together: the control lane may change.
+TEST_F(Remote, MessagesToADeviceThatPlacesInAnyOrderAreOfOnePacket) {
+    first_.place_in_any_order(2048);
+    second_.place_in_any_order(1024);
+    RemoteRings::note(*peer_, offer());
+    peer_->lanes.subchannels[0].unordered = true; // the peer's device, not this process's
+    rings_.open(*peer_);
+    EXPECT_EQ(peer_->out.ring_capacity, 1024 - kRingOverhead);
+    second_.place_in_any_order(0); // unknown: the smallest MTU
+    rings_.open(*peer_);
+    EXPECT_EQ(peer_->out.ring_capacity, 256 - kRingOverhead);
+    peer_->lanes.subchannels[0].unordered = false;
+    rings_.open(*peer_);
+    EXPECT_GT(peer_->out.ring_capacity, 1024u);
+}
+
 TEST_F(Remote, WithoutMemoryToPostFromDatagramsServe) {
     first_.memory_result = Status::error(Reason::locked_memory);
     RemoteRings::note(*peer_, offer());

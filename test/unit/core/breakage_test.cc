@@ -256,6 +256,7 @@ TEST(Breakage, ARequestThatOvertakesTheAnswerToADisconnectWaitsForIt) {
     MessageHeader request;
     request.type = MessageType::connect_request;
     request.flags = kConnectNeeded;
+    request.length = sizeof(ConnectBody);
     ConnectBody asked{};
     asked.connection = 1;
     asked.subchannel_count = 1;

@@ -331,6 +331,7 @@ const verbs::Calls& StandIn::calls() {
         ADAPTIB_LOCKED(modify_qp);
         ADAPTIB_LOCKED(query_qp);
         ADAPTIB_LOCKED(destroy_qp);
+        ADAPTIB_LOCKED(writes_in_order);
         ADAPTIB_LOCKED(post_send);
         ADAPTIB_LOCKED(post_recv);
         return locked;

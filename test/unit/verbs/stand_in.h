@@ -133,6 +133,7 @@ public:
     static std::recursive_mutex& lock();
 
     std::vector<FakeDevice> devices;
+    int writes_in_order = 1; // answer of the library; -1: it does not have the question
     ibv_fork_status fork = IBV_FORK_DISABLED;
 
     // Makes the nth call of that name fail, counted from 1 and from now on.

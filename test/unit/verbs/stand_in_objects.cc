@@ -585,6 +585,7 @@ void add_object_calls(verbs::Calls& calls) {
     calls.modify_qp = modify_qp;
     calls.query_qp = query_qp;
     calls.destroy_qp = destroy_qp;
+    calls.writes_in_order = [](ibv_qp*) { return self().writes_in_order; };
     calls.post_send = post_send;
     calls.post_recv = post_recv;
 }

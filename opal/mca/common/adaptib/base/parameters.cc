@@ -197,6 +197,18 @@ constexpr std::array kTable{
         "queue, which costs no memory per peer. 0: all peers share the queue, as with the channel "
         "policy ud."},
     opal_common_adaptib_parameter_t{
+        "ring_in_order", kString, &g_parameters.placement.ring_in_order, "auto", "", "auto|yes|no",
+        5,
+        "Whether this process's RDMA devices place the packets of a write in order. no: peers "
+        "write messages of at most one packet into its rings; longer ones take the handshake. "
+        "yes: of any length. auto: what the device says (ibv_query_qp_data_in_order); yes for "
+        "soft-RoCE, and where the verbs library cannot tell."},
+    opal_common_adaptib_parameter_t{
+        "ring_check", kString, &g_parameters.placement.ring_check, "off", "", "on|off", 9,
+        "Whether messages that this process writes into peers' rings over RDMA devices carry a "
+        "checksum, to find devices that place packets out of order, or damaged data: the reader "
+        "ends the connection with an error instead of delivering the message."},
+    opal_common_adaptib_parameter_t{
         "idle_looks", kInt, &g_parameters.idle_looks, "16", "looks", "0..100000", 5,
         "How often a progress call that found nothing looks into the rings again before it "
         "returns, summed over all rings; it finds a message that arrives meanwhile sooner. 0: "
@@ -365,13 +377,14 @@ constexpr std::array kTable{
         "page of each process, with its connections, rails and paths. path...: a JSON file of each "
         "process in this directory, for adaptib_report. none (or 0): no report."},
     opal_common_adaptib_parameter_t{
-        "trace", kString, &g_parameters.trace, "none", "", "none|path...", 3,
+        "trace", kString, &g_parameters.trace.trace, "none", "", "none|path...", 3,
         "Timeline of messages, long transfers, connections, paths and repairs. path...: each "
         "process keeps its latest events and writes them into a JSON file in this directory at its "
         "end, for Perfetto or another viewer of Chrome's trace event format; adaptib_report joins "
         "the files of a job. none: no events are kept."},
     opal_common_adaptib_parameter_t{
-        "trace_events", kInt, &g_parameters.trace_events, "65536", "events", "16..16777216", 5,
+        "trace_events", kInt, &g_parameters.trace.trace_events, "65536", "events", "16..16777216",
+        5,
         "Events that each endpoint of a process keeps for the parameter trace; later ones replace "
         "the oldest. One takes 48 bytes."},
     opal_common_adaptib_parameter_t{

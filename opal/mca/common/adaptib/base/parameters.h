@@ -19,6 +19,16 @@
 
 namespace adaptib {
 
+struct TraceParameters {
+    char* trace;
+    int trace_events;
+};
+// How writes into rings over RDMA devices become visible.
+struct PlacementParameters {
+    char* ring_in_order;
+    char* ring_check;
+};
+
 // Plain data; the process's strings live on the heap (Open MPI may replace and free them).
 struct Parameters {
     int eager_limit;
@@ -78,8 +88,8 @@ struct Parameters {
     int partition_timeout;
     char* source_map;
     char* report;
-    char* trace;
-    int trace_events;
+    TraceParameters trace;
+    PlacementParameters placement;
     int verbose;
 };
 

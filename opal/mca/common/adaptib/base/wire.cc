@@ -31,7 +31,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::connect_yield: return sizeof(ConnectNote);
     case MessageType::connect_request:
     case MessageType::connect_reply:
-    case MessageType::connect_confirm: return sizeof(ConnectBody);
+    case MessageType::connect_confirm: return connect_bytes(0);
     case MessageType::none:
     case MessageType::skip:
     case MessageType::eager:
@@ -58,6 +58,10 @@ bool check_header(const MessageHeader& header, Bytes available) {
     const Bytes body = body_bytes(header.type);
     if (header.type == MessageType::rendezvous) {
         return header.length >= body && header.length <= sizeof(RendezvousBody);
+    }
+    if (header.type >= MessageType::connect_request &&
+        header.type <= MessageType::connect_confirm) {
+        return header.length >= body && header.length <= sizeof(ConnectBody);
     }
     const bool has_payload =
         header.type == MessageType::eager || header.type == MessageType::eager_sync ||
@@ -92,7 +96,8 @@ bool check_body(const ConnectBody& body) {
         return false;
     }
     for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
-        if (body.subchannels[i].rail >= kMaxRails || body.subchannels[i].path >= kMaxSubchannels) {
+        const ConnectSubchannel& each = body.subchannels[i];
+        if (each.rail >= kMaxRails || each.path >= kMaxSubchannels || each.unordered > 1) {
             return false;
         }
     }
@@ -123,7 +128,10 @@ bool check_message(const MessageHeader& header, const std::byte* body, Bytes ava
     case MessageType::block: return check_body(read_body<BlockBody>(body));
     case MessageType::connect_request:
     case MessageType::connect_reply:
-    case MessageType::connect_confirm: return check_body(read_body<ConnectBody>(body));
+    case MessageType::connect_confirm: {
+        const ConnectBody read = read_connect(header, body);
+        return check_body(read) && header.length == connect_bytes(read.subchannel_count);
+    }
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks: return check_body(read_body<ProbeBody>(body));

@@ -27,7 +27,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 30;
+constexpr std::uint16_t kWireVersion = 31;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
@@ -265,8 +265,11 @@ constexpr Bytes kMeasureBytes = 4 * kKiB;
 
 struct ConnectSubchannel {
     std::uint16_t rail; // the sender's rail
-    std::uint16_t path; // index of the path between the two rails
-    std::uint32_t qp;   // if access_key is set: the rail's DC target
+    std::uint8_t path;  // index of the path between the two rails
+    // 1: the sender's device may place the packets of a write in any order. A write into the ring
+    // that is longer than one packet of the path may then be seen before it is complete.
+    std::uint8_t unordered;
+    std::uint32_t qp; // if access_key is set: the rail's DC target
     std::uint32_t psn;
     std::uint32_t memory_key; // of the sender's ring and credit, over this rail
 };
@@ -290,8 +293,12 @@ struct ConnectBody {
     // Address of kMeasureBytes that the other side may write over at any time with the ring's key
     // (connect/path_measurement.h); 0: none.
     std::uint64_t measure_address;
-    ConnectSubchannel subchannels[kMaxSubchannels];
+    ConnectSubchannel subchannels[kMaxSubchannels]; // only the first of them cross the wire
 };
+
+constexpr Bytes connect_bytes(std::uint32_t subchannel_count) {
+    return offsetof(ConnectBody, subchannels) + subchannel_count * sizeof(ConnectSubchannel);
+}
 
 // Body of the other messages about a connection.
 struct ConnectNote {
@@ -346,7 +353,8 @@ constexpr bool is_envelope(const MessageHeader& header) {
     return is_envelope(header.source, header.tag);
 }
 
-// Bytes of the fixed body of a type; of a rendezvous, without its keys.
+// Bytes of the fixed body of a type; of a rendezvous without its keys, of a connect_request, _reply
+// or _confirm without its subchannels.
 Bytes body_bytes(MessageType type);
 
 // Copies a body out. REQUIRES: check_header accepted the header that announced it.
@@ -360,6 +368,13 @@ template <typename Body> Body read_body(const std::byte* from) {
 // Likewise for a rendezvous body, whose length varies.
 inline RendezvousBody read_rendezvous(const MessageHeader& header, const std::byte* from) {
     RendezvousBody body{};
+    std::memcpy(&body, from, header.length);
+    return body;
+}
+
+// Likewise for the body of connect_request, _reply and _confirm.
+inline ConnectBody read_connect(const MessageHeader& header, const std::byte* from) {
+    ConnectBody body{};
     std::memcpy(&body, from, header.length);
     return body;
 }

@@ -10,10 +10,11 @@
 //
 //     unit p        | MessageHeader 24 | body and payload   |
 //     ...           | ...                                   |
-//     unit p+k-1    | ...  | pad to 8 | count 8 | tail word 8 |
+//     unit p+k-1    | ...  | pad to 8 | checksum 8 | count 8 | tail word 8 |
 //
 // Only posted messages have a tail word, and only some of these have a count: how much of the ring
-// in the other direction their sender has consumed. Nothing is written behind the tail word.
+// in the other direction their sender has consumed. Nothing is written behind the tail word. A
+// checked message (parameter ring_check) has a checksum, and always a count, which may be 0.
 //
 // A short active message that is stored is compact (RingFormat::compact): it carries only the first
 // word of the header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14
@@ -48,7 +49,9 @@
 //      with a tail word that follows from the header, including the sequence number; the message is
 //      complete when header and tail word are there. The reader zeroes the tail word once it has
 //      seen it, so that no message takes the tail word of an earlier one at the same place and of
-//      the same length for its own. A reader of a 64-bit count (the consumed count, too) may see
+//      the same length for its own. A device that places the packets of a write in any order
+//      breaks this for messages of several packets; the writer posts none there
+//      (RingTarget::write_bytes). A reader of a 64-bit count (the consumed count, too) may see
 //      only some of its new bytes; since the low bytes arrive first, such a value does not exceed
 //      the complete one.
 //   3. produced - consumed <= units. The reader reports what it has consumed by writing a 64-bit
@@ -85,14 +88,16 @@ constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1;   // in a ring: a poste
 constexpr std::uint16_t kRetainedMagic = kHeaderMagic + 2; // in a ring: stored and retained
 constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3;  // in a ring: posted, with a count
 constexpr std::uint16_t kCompactMagic = kHeaderMagic + 4;  // in a ring: compact, one word of header
+constexpr std::uint16_t kCheckedMagic = kHeaderMagic + 5;  // in a ring: posted, with a checksum
 constexpr Bytes kRetainedFrom = 768;                       // bytes of body and payload
 constexpr std::uint32_t kShortLap = 256;                   // units: 8 KiB
-constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
+constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 3 * sizeof(std::uint64_t);
 
 enum class RingFormat : std::uint8_t {
     stored,
     posted,
     counted, // posted with a count
+    checked, // posted with a checksum and a count
     compact, // stored with one word of header (compact)
 };
 
@@ -111,12 +116,13 @@ constexpr Bytes ring_body_at(Bytes length, RingFormat format) {
 // Bytes from the beginning of a posted message to the end of its tail word.
 constexpr Bytes ring_posted_bytes(Bytes length, RingFormat format) {
     constexpr Bytes kWord = sizeof(std::uint64_t);
-    return round_up(length + sizeof(MessageHeader), kWord) +
-           (format == RingFormat::counted ? 2 * kWord : kWord);
+    const Bytes words = format == RingFormat::checked ? 3 : format == RingFormat::counted ? 2 : 1;
+    return round_up(length + sizeof(MessageHeader), kWord) + words * kWord;
 }
 
 constexpr std::uint64_t ring_units_for(Bytes length, RingFormat format) {
-    const bool posted = format == RingFormat::posted || format == RingFormat::counted;
+    const bool posted = format == RingFormat::posted || format == RingFormat::counted ||
+                        format == RingFormat::checked;
     const Bytes bytes =
         posted ? ring_posted_bytes(length, format) : length + ring_body_at(length, format);
     return (bytes + kRingUnit - 1) / kRingUnit;
@@ -125,6 +131,7 @@ constexpr std::uint64_t ring_units_for(Bytes length, RingFormat format) {
 constexpr RingFormat ring_format_of(std::uint16_t magic) {
     return magic == kCountedMagic   ? RingFormat::counted
            : magic == kTailedMagic  ? RingFormat::posted
+           : magic == kCheckedMagic ? RingFormat::checked
            : magic == kCompactMagic ? RingFormat::compact
                                     : RingFormat::stored;
 }
@@ -146,12 +153,16 @@ constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequenc
     return ~head ^ (static_cast<std::uint64_t>(sequence) * 0x9e3779b97f4a7c15u);
 }
 
+// Checksum of a message: of its header as it lies in the ring, and of its body and payload. A word
+// that is still an earlier message's changes it, and so does one at another place.
+std::uint64_t ring_checksum(const std::byte* header, const std::byte* body, Bytes length);
+
 // Bit in the magic number of a stored message: the next message is at the beginning of the ring.
 constexpr std::uint64_t kRingLast = std::uint64_t{1} << 28;
-static_assert(
-    (std::uint64_t{kHeaderMagic | kTailedMagic | kRetainedMagic | kCountedMagic | kCompactMagic}
-         << 16 &
-     kRingLast) == 0);
+static_assert((std::uint64_t{kHeaderMagic | kTailedMagic | kRetainedMagic | kCountedMagic |
+                             kCompactMagic | kCheckedMagic}
+                   << 16 &
+               kRingLast) == 0);
 constexpr std::uint16_t ring_magic_of(std::uint64_t head) {
     return static_cast<std::uint16_t>((head & ~kRingLast) >> 16);
 }

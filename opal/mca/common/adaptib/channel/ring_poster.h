@@ -37,6 +37,9 @@ struct RingTarget {
     Bytes inline_bytes = 0;
     // Of the RingRoom word in the reader's memory; 0: the whole ring has memory
     std::uint64_t room_address = 0;
+    // Longest write that becomes visible in the order of its addresses; 0: any
+    Bytes write_bytes = 0;
+    bool checked = false; // posted messages carry a checksum
 };
 
 class RingPoster {

@@ -11,7 +11,7 @@ bool RingReader::begins(std::uint64_t head) {
     MessageHeader seen;
     std::memcpy(reinterpret_cast<std::byte*>(&seen), &head, sizeof head);
     const bool begun = seen.magic == 0 || seen.magic == (kTailedMagic & 0xff) ||
-                       seen.magic == (kCountedMagic & 0xff);
+                       seen.magic == (kCountedMagic & 0xff) || seen.magic == (kCheckedMagic & 0xff);
     return begun && seen.length == 0 && ++begun_ < kBegunPolls;
 }
 
@@ -25,10 +25,22 @@ bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingForm
         return false;
     }
     store_ring_word(tail, 0, std::memory_order_relaxed);
-    if (format == RingFormat::counted) {
-        count_ = load_ring_word(tail - sizeof(std::uint64_t));
+    take_count(tail, format);
+    if (format == RingFormat::checked) [[unlikely]] {
+        const std::uint64_t written = load_ring_word(tail - 2 * sizeof(std::uint64_t));
+        misplaced_ = written != ring_checksum(at, at + sizeof(MessageHeader), length);
     }
     return true;
+}
+
+void RingReader::take_count(const std::byte* tail, RingFormat format) {
+    if (format == RingFormat::posted) {
+        return;
+    }
+    const std::uint64_t count = load_ring_word(tail - sizeof(std::uint64_t));
+    if (format == RingFormat::counted || count != 0) {
+        count_ = count;
+    }
 }
 
 // Reads a compact message. It was stored, so it is either complete or not there at all.
@@ -78,6 +90,9 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
                 return Found::nothing;
             }
             begun_ = 0;
+            if (misplaced_) {
+                return Found::garbage;
+            }
         }
         copy_rest(header, at);
         if (header.type != MessageType::skip) [[likely]] {

@@ -160,6 +160,9 @@ public:
     // Count that the writer has consumed of the ring in the other direction, as its messages
     // report.
     std::uint64_t count() const { return count_; }
+    // Returns true if the garbage that poll() found is a checked message that differs from what
+    // was written: part of it was not there yet although its tail was.
+    bool misplaced() const { return misplaced_; }
 
 private:
     std::byte* place() const { return memory_ + std::size_t{position_} * kRingUnit; }
@@ -221,6 +224,7 @@ private:
     Found read_compact(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     bool begins(std::uint64_t head);
     bool whole(std::byte* at, std::uint64_t head, Bytes length, RingFormat format);
+    void take_count(const std::byte* tail, RingFormat format);
 
     // Up to posted_: all fields that a short message needs.
     std::byte* memory_;
@@ -237,6 +241,7 @@ private:
     std::uint32_t return_at_; // half of the units that had memory at the last check
     RingRoom room_;
     std::uint64_t count_ = 0;
+    bool misplaced_ = false;
     std::uint32_t begun_ = 0;       // polls that found only the beginning of a first word
     std::byte* deferred_ = nullptr; // the message before the next one, if its release is deferred
     std::uint32_t deferred_units_ = 0;

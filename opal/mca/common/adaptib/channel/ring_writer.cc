@@ -10,6 +10,31 @@ namespace {
 
 constexpr std::uint64_t kRetainedMark = std::uint64_t{kRetainedMagic - kHeaderMagic} << 16;
 
+// Words of a posted message behind its body.
+struct Behind {
+    RingFormat format;
+    std::uint64_t count;
+    const Gather* payload; // null: it lies in the message
+};
+
+// Writes the words behind the body of the message at `at`, up to `end`.
+void add_words(const std::byte* at, std::byte* end, const MessageHeader& tailed,
+               const Behind& behind) {
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    if (behind.format == RingFormat::counted || behind.format == RingFormat::checked) {
+        std::memcpy(end - 2 * kWord, &behind.count, kWord);
+    }
+    if (behind.format == RingFormat::checked) {
+        const std::byte* const body = behind.payload != nullptr
+                                          ? static_cast<const std::byte*>(behind.payload->address)
+                                          : at + sizeof(MessageHeader);
+        const std::uint64_t sum = ring_checksum(at, body, tailed.length);
+        std::memcpy(end - 3 * kWord, &sum, kWord);
+    }
+    const std::uint64_t tail = ring_tail_word(tailed.head_word(), tailed.sequence);
+    std::memcpy(end - kWord, &tail, kWord);
+}
+
 } // namespace
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const RingTarget& target,
@@ -255,18 +280,16 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format, 
                                 const Gather* payload) {
     static_assert(ring_units_for(0, RingFormat::posted) == 1, "a skip is one unit");
     MessageHeader tailed = header;
-    tailed.magic = format == RingFormat::counted ? kCountedMagic : kTailedMagic;
+    tailed.magic = format == RingFormat::checked   ? kCheckedMagic
+                   : format == RingFormat::counted ? kCountedMagic
+                                                   : kTailedMagic;
     const std::uint64_t head = tailed.head_word();
-    const std::uint64_t tail = ring_tail_word(head, header.sequence);
     const Bytes bytes = ring_posted_bytes(header.length, format);
     std::byte* at = cursor_.here();
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
-    if (format == RingFormat::counted) {
-        const std::uint64_t count = carried_.count();
-        std::memcpy(at + bytes - sizeof tail - sizeof count, &count, sizeof count);
-    }
-    std::memcpy(at + bytes - sizeof tail, &tail, sizeof tail);
+    add_words(at, at + bytes, tailed,
+              {format, carried_.reserved() ? carried_.count() : 0, payload});
     if (unclean(taken)) [[unlikely]] {
         if (const Status status = post_zero(cursor_.unit_behind(taken)); !status.ok()) {
             return status;

@@ -59,7 +59,11 @@ public:
     }
     void abandon(Bytes length);
     // Longest body and payload that fits, given the memory that can be had now.
-    Bytes most() const { return std::uint64_t{space_.most()} / 2 * kRingUnit - kRingOverhead; }
+    Bytes most() const {
+        const Bytes room = std::uint64_t{space_.most()} / 2 * kRingUnit;
+        const Bytes write = poster_.target().write_bytes;
+        return (write == 0 ? room : std::min(room, write)) - kRingOverhead;
+    }
     // REQUIRES: header.length is the length of the last reserve.
     [[gnu::always_inline]] Status commit(const MessageHeader& header) {
         if (!direct()) [[unlikely]] {
@@ -193,9 +197,10 @@ private:
     std::byte* reserve_with_care(Bytes length);
     void commit_last(const MessageHeader& header);
     RingFormat format_now() const {
-        return direct()              ? RingFormat::stored
-               : carried_.reserved() ? RingFormat::counted
-                                     : RingFormat::posted;
+        return direct()                   ? RingFormat::stored
+               : poster_.target().checked ? RingFormat::checked
+               : carried_.reserved()      ? RingFormat::counted
+                                          : RingFormat::posted;
     }
     std::uint64_t returned() const {
         return load_ring_word(reinterpret_cast<const std::byte*>(credit_));

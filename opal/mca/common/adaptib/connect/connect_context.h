@@ -67,10 +67,15 @@ struct MeasureOptions {
     Nanoseconds again{10'000'000};    // while the control lane is in doubt
 };
 
+// Whether the packets of a write into this process's memory become visible in order.
+enum class Placement : std::uint8_t { as_device_says, in_order, any_order };
+
 struct ConnectOptions {
     std::uint64_t self = 0;
     std::uint64_t key = 0; // the key that this process publishes
     std::uint64_t ring_max = 0;
+    Placement placement = Placement::as_device_says;
+    bool ring_check = false;        // posted messages to peers carry a checksum
     std::uint64_t connect_max = 0;  // 0: no limit but the device's
     std::uint64_t connect_pool = 0; // closed connections whose queue pairs and rings are kept
     bool fault_tolerance = false;   // broken connections are repaired
@@ -102,6 +107,11 @@ struct ConnectContext {
     ConnectionEvents& events;
     DirectConnectionListener& listener;
 
+    bool places_in_order(std::uint32_t rail) const {
+        return options.placement == Placement::as_device_says
+                   ? rails[rail]->info().places_in_order
+                   : options.placement == Placement::in_order;
+    }
     // Returns the longest message that a queue pair of the rail takes inline.
     Bytes inline_bytes(std::uint32_t rail) const {
         return std::min(kRingInline, rails[rail]->info().inline_bytes);

@@ -36,7 +36,7 @@ Status ConnectionManager::open_loopback(Peer& self) {
         const std::uint32_t number = subchannel.qp->number();
         status =
             queue_pairs_.connect(self, subchannel,
-                                 {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
+                                 {static_cast<std::uint16_t>(subchannel.local_rail), 0, 0, number,
                                   QueuePairs::first_packet(self.connection.number, number), 0});
     }
     if (!status.ok()) {

@@ -66,14 +66,14 @@ void Handshake::on_message(Peer& peer, const MessageHeader& header, const std::b
     // valid.
     if (peer.contact.datagram.coming) {
         if (header.type == MessageType::connect_request) {
-            keep_for_later(peer, read_body<ConnectBody>(body));
+            keep_for_later(peer, read_connect(header, body));
         }
         return;
     }
     switch (header.type) {
-    case MessageType::connect_request: on_request(peer, read_body<ConnectBody>(body), need); break;
-    case MessageType::connect_reply: on_reply(peer, read_body<ConnectBody>(body)); break;
-    case MessageType::connect_confirm: on_confirm(peer, read_body<ConnectBody>(body)); break;
+    case MessageType::connect_request: on_request(peer, read_connect(header, body), need); break;
+    case MessageType::connect_reply: on_reply(peer, read_connect(header, body)); break;
+    case MessageType::connect_confirm: on_confirm(peer, read_connect(header, body)); break;
     case MessageType::connect_refuse: on_refuse(peer, read_body<ConnectNote>(body)); break;
     default: ++context_.counters.bad_packets; break;
     }

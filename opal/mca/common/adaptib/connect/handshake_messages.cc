@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "connect/handshake_messages.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +11,14 @@
 namespace adaptib {
 
 namespace {
+
+// Number of subchannels that one datagram to the peer can describe. With an MTU of 256 these are 8;
+// the other side does not hear of the others, and so both sides drop them.
+std::uint32_t most_subchannels(const Peer& peer) {
+    const Bytes room = peer.contact.datagram_capacity() - connect_bytes(0);
+    return static_cast<std::uint32_t>(
+        std::min<Bytes>(room / sizeof(ConnectSubchannel), kMaxSubchannels));
+}
 
 std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type); }
 
@@ -29,11 +38,13 @@ ConnectBody HandshakeMessages::describe(const Peer& peer) const {
     body.access_key = peer.connection.shared ? context_.options.shared->access_key() : 0;
     body.measure_address =
         peer.in.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
+    const std::uint32_t most = most_subchannels(peer);
     for (const Subchannel& subchannel : peer.lanes.subchannels) {
-        if (subchannel.qp != nullptr) {
+        if (subchannel.qp != nullptr && body.subchannel_count < most) {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
             out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
-            out.path = static_cast<std::uint16_t>(subchannel.path);
+            out.path = static_cast<std::uint8_t>(subchannel.path);
+            out.unordered = context_.places_in_order(subchannel.local_rail) ? 0 : 1;
             out.qp = peer.connection.shared ? peer.shared_queue_pair(subchannel)->own_target()
                                             : subchannel.qp->number();
             out.psn = QueuePairs::first_packet(peer.connection.number, out.qp);
@@ -68,7 +79,8 @@ bool HandshakeMessages::send(Peer& peer, MessageType type) {
     }
     default: {
         const ConnectBody body = describe(peer);
-        return send_body(peer, type, &body, sizeof body);
+        return send_body(peer, type, &body,
+                         static_cast<std::uint32_t>(connect_bytes(body.subchannel_count)));
     }
     }
 }

@@ -107,6 +107,7 @@ Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubc
     const AddressRail& rail = peer.contact.address.rails[remote.rail];
     subchannel.remote_rail = remote.rail;
     subchannel.remote_memory_key = remote.memory_key;
+    subchannel.unordered = remote.unordered != 0;
     if (peer.connection.shared) {
         return set_destination(peer, subchannel, remote);
     }

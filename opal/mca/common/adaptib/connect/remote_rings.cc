@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "connect/remote_rings.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
 namespace adaptib {
 
+namespace {
+
+constexpr Bytes kSmallestMtu = 256; // of InfiniBand and RoCE
+
+} // namespace
+
 void RemoteRings::note(Peer& peer, const ConnectBody& body) {
     peer.in.credit_address = body.credit_address;
     peer.control.measure_address = body.measure_address;
-    peer.connection.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0, 0};
+    peer.connection.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit};
     if (RingMemory::is_direct(body.credit_address, body.ring_address)) {
         peer.connection.remote_ring.room_address = RingMemory::room_address(body.credit_address);
     }
@@ -18,6 +26,8 @@ void RemoteRings::note(Peer& peer, const ConnectBody& body) {
 void RemoteRings::open(Peer& peer) {
     Subchannel& subchannel = peer.lanes.subchannels[lanes_.get_or_choose(peer)];
     set_destination(peer, subchannel);
+    peer.connection.remote_ring.write_bytes = longest_write(peer);
+    peer.connection.remote_ring.checked = context_.options.ring_check;
     const auto* credit = reinterpret_cast<const std::uint64_t*>(peer.in.ring_layout().credit());
     auto ring = std::make_unique<RingWriter>(*context_.rails[subchannel.local_rail], *subchannel.qp,
                                              peer.connection.remote_ring, credit,
@@ -44,6 +54,22 @@ void RemoteRings::migrate(Peer& peer, Subchannel& subchannel) {
 void RemoteRings::set_destination(Peer& peer, Subchannel& subchannel) {
     peer.connection.remote_ring.key = subchannel.remote_memory_key;
     peer.connection.remote_ring.inline_bytes = context_.inline_bytes(subchannel.local_rail);
+}
+
+// Returns the longest write that the ring's reader sees as a whole; 0: any. The ring may be written
+// over each path in turn.
+Bytes RemoteRings::longest_write(const Peer& peer) const {
+    bool unordered = false;
+    Bytes packet = std::numeric_limits<Bytes>::max();
+    for (const Subchannel& each : peer.lanes.subchannels) {
+        if (each.qp != nullptr) {
+            const AddressRail& to = peer.contact.address.rails[each.remote_rail];
+            const Rail& rail = *context_.rails[each.local_rail];
+            packet = std::min(packet, rail.datagram_bytes_to({to.size, to.bytes}));
+            unordered = unordered || each.unordered;
+        }
+    }
+    return unordered ? std::max(packet, kSmallestMtu) : 0;
 }
 
 void RemoteRings::map_answers(Peer& peer, Subchannel& subchannel) {

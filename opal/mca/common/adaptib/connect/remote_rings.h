@@ -34,6 +34,7 @@ public:
 
 private:
     void set_destination(Peer& peer, Subchannel& subchannel);
+    Bytes longest_write(const Peer& peer) const;
     static void map_answers(Peer& peer, Subchannel& subchannel);
 
     const ConnectContext& context_;

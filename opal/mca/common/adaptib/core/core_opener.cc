@@ -17,6 +17,13 @@ namespace {
 // sent in parts.
 constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the sender's headers
 
+Placement placement(const Parameters& parameters) {
+    const std::string_view said = parameters.placement.ring_in_order;
+    return said == "yes"  ? Placement::in_order
+           : said == "no" ? Placement::any_order
+                          : Placement::as_device_says;
+}
+
 } // namespace
 
 CoreOpener::CoreOpener(const Parameters& parameters, CoreParts& parts)
@@ -170,6 +177,8 @@ void CoreOpener::open_connections(std::uint64_t key) {
     connect.self = environment_.self;
     connect.key = key;
     connect.ring_max = channels_.rings;
+    connect.placement = placement(parameters_);
+    connect.ring_check = std::string_view(parameters_.placement.ring_check) == "on";
     connect.scheduler = scheduler_options(parameters_, environment_.local_rank);
     connect.fault_tolerance = parts_.paths->on();
     connect.failure_timeout = failure_timeout_;

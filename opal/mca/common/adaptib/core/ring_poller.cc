@@ -210,12 +210,21 @@ bool RingPoller::poll_with_care(Peer& peer, RingReader& ring) {
     return true;
 }
 
-// Nothing behind a malformed message can be trusted, or delivered, since delivery is in order.
+// Nothing behind a malformed message can be trusted, or delivered, since delivery is in order. The
+// fault is reported even if nothing waits for the peer: nothing else would tell of it.
 void RingPoller::on_garbage(Peer& peer) {
-    if (peer.session.state != ConnectState::failed) {
-        ++counters_.bad_packets;
-        protocol_.failures().fail(peer, "its ring holds a malformed message");
+    if (peer.session.state == ConnectState::failed) {
+        return;
     }
+    ++counters_.bad_packets;
+    const bool misplaced = peer.in.ring.has_value() && peer.in.ring->misplaced();
+    protocol_.failures().fail(
+        peer, misplaced ? "a message in its ring is not what the peer wrote: this host's RDMA "
+                          "device places the packets of a write out of order "
+                          "(opal_common_adaptib_ring_in_order has to be auto or no), or the "
+                          "data was damaged (opal_common_adaptib_ring_check)"
+                        : "its ring holds a malformed message");
+    protocol_.failures().report(peer);
 }
 
 void RingPoller::empty(Peer& peer) {

@@ -63,6 +63,10 @@ struct RailInfo {
     // fork gives the child copies of registered pages. False: the child has none of these pages, or
     // the parent may lose those that its adapter knows.
     bool copies_at_fork = true;
+    // The packets of one write become visible in the order of their addresses. False: only the
+    // bytes of one packet (Rail::datagram_bytes_to) do, so a process that polls for the end of a
+    // longer write may see it before the rest.
+    bool places_in_order = true;
     // Capability::dc: time to switch an initiator to another target; 0 = unknown.
     Nanoseconds target_change{0};
 

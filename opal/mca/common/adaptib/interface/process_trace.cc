@@ -14,7 +14,7 @@ namespace adaptib {
 
 namespace {
 
-const char* directory() { return process_parameters().trace; }
+const char* directory() { return process_parameters().trace.trace; }
 
 } // namespace
 
@@ -45,8 +45,8 @@ Trace* ProcessTrace::begin(std::uint32_t endpoint) {
         started_ = std::chrono::duration_cast<Nanoseconds>(now).count();
         start_ = clock_.now();
     }
-    traces_[endpoint] =
-        std::make_unique<Trace>(clock_, process_parameters().trace_events, TraceStamps::ticks);
+    traces_[endpoint] = std::make_unique<Trace>(clock_, process_parameters().trace.trace_events,
+                                                TraceStamps::ticks);
     return traces_[endpoint].get();
 }
 

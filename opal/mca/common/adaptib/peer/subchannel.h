@@ -57,8 +57,9 @@ struct Subchannel {
     std::uint32_t remote_rail = 0;
     std::uint32_t path = 0;              // of the paths between the two rails
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
-    BytesPerSecond rate{};               // of the slower rail of the two; 0: unknown
-    std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
+    bool unordered = false; // the peer's device may place the packets of a write in any order
+    BytesPerSecond rate{};  // of the slower rail of the two; 0: unknown
+    std::unique_ptr<QueuePair> qp; // null: the connection does without this path
     SubchannelMigration migration;
     SubchannelCmConnect cm_connect;
     std::array<Bytes, 2> outstanding{};  // by Direction: bytes of stripes posted and not complete

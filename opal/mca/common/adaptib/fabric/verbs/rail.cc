@@ -29,8 +29,16 @@ Bytes queue_bytes(std::uint32_t depth, std::uint32_t gather) {
     return Bytes{depth} * (64 + Bytes{16} * gather);
 }
 
-bool try_qp(const Device& device, const RailInfo& info, ibv_cq* cq, ibv_qp_type type,
-            Bytes inline_bytes, int& error) {
+// The library's answer for a driver that does not know the question is "not guaranteed". Of these,
+// soft-RoCE copies packet after packet. Where the library lacks the question, the device counts as
+// one that places in order, as for Open MPI's and UCX's transports that poll on memory.
+bool places_in_order(const Device& device, ibv_qp* qp) {
+    constexpr std::uint32_t kSoftRoce = 0xffffff; // RXE_VENDOR_ID of Linux
+    return device.limits().vendor_id == kSoftRoce || device.calls().writes_in_order(qp) != 0;
+}
+
+bool try_qp(const Device& device, RailInfo& info, ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes,
+            int& error) {
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = cq;
     init.qp_type = type;
@@ -42,6 +50,9 @@ bool try_qp(const Device& device, const RailInfo& info, ibv_cq* cq, ibv_qp_type 
     if (qp == nullptr) {
         error = error_number(-1);
         return false;
+    }
+    if (type == IBV_QPT_RC) {
+        info.places_in_order = places_in_order(device, qp);
     }
     device.calls().destroy_qp(qp);
     return true;

@@ -2,11 +2,28 @@
 // Table of libibverbs. A lambda stands for each macro and inline function.
 #include "fabric/verbs/verbs_calls.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 
 #include <cerrno>
 
 namespace adaptib::verbs {
+
+namespace {
+
+// Looks the function up, since older versions of rdma-core lack it.
+int writes_in_order(ibv_qp* qp) {
+    using Question = int(ibv_qp*, ibv_wr_opcode, std::uint32_t);
+    static Question* const kQuestion = [] {
+        void* const library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+        return library == nullptr
+                   ? nullptr
+                   : reinterpret_cast<Question*>(dlsym(library, "ibv_query_qp_data_in_order"));
+    }();
+    return kQuestion == nullptr ? -1 : kQuestion(qp, IBV_WR_RDMA_WRITE, 0);
+}
+
+} // namespace
 
 const Calls& library_calls() {
     static constexpr Calls kCalls{
@@ -63,6 +80,7 @@ const Calls& library_calls() {
         .modify_qp = ibv_modify_qp,
         .query_qp = ibv_query_qp,
         .destroy_qp = ibv_destroy_qp,
+        .writes_in_order = writes_in_order,
         .post_send = [](ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) -> int {
             return ibv_post_send(qp, work, bad);
         },

@@ -59,6 +59,9 @@ struct Calls {
     int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
     int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
     int (*destroy_qp)(ibv_qp* qp);
+    // 1: remote writes into this queue pair's memory become visible in the order of their
+    // addresses; 0: that is not guaranteed; -1: the library does not have the question.
+    int (*writes_in_order)(ibv_qp* qp);
     int (*post_send)(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad);
     int (*post_recv)(ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** bad);
 };

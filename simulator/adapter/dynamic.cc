@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Dynamic connections, as mlx5 adapters have them (AQPS, section 2.1; mlx5dv_create_qp(3)).
+//
+// An initiator is the requester of a reliable connection that changes its target: it connects anew
+// once all answers of the target before are there. Each of its packets names the connection and its
+// first packet number, so that any of them connects. A target serves each initiator by a session, a
+// responder of its own.
+#include <cstring>
+
+#include "engine.h"
+
+namespace adaptib::hca {
+namespace {
+
+bool same_path(const ibv_ah_attr& a, const ibv_ah_attr& b) {
+    return a.dlid == b.dlid && a.src_path_bits == b.src_path_bits && a.sl == b.sl &&
+           a.is_global == b.is_global &&
+           (!a.is_global || (std::memcmp(a.grh.dgid.raw, b.grh.dgid.raw, 16) == 0 &&
+                             a.grh.flow_label == b.grh.flow_label));
+}
+
+// Path back to the sender of a packet, from a port with the base LID.
+ibv_ah_attr path_back(const PacketHeader& packet, const ibv_ah_attr& own, std::uint16_t lid) {
+    ibv_ah_attr path = own;
+    path.dlid = packet.source_lid;
+    path.src_path_bits = static_cast<std::uint8_t>(packet.target_lid - lid);
+    path.sl = packet.sl;
+    path.is_global = packet.has(kGlobal) ? 1 : 0;
+    if (packet.has(kGlobal)) {
+        std::memcpy(path.grh.dgid.raw, &packet.grh[8], sizeof path.grh.dgid.raw);
+    }
+    return path;
+}
+
+} // namespace
+
+// Connects an initiator to the target of its next request. false: the target before has not
+// answered all yet.
+bool QueuePair::follow(const SendWork& work) {
+    const DynamicAddress& to = work.dynamic;
+    if (connected_ && attributes.dest_qp_num == to.target && remote_key_ == to.key &&
+        same_path(attributes.ah_attr, to.path)) {
+        return true;
+    }
+    if (requester.index > 0) {
+        return false;
+    }
+    attributes.ah_attr = to.path;
+    attributes.dest_qp_num = to.target;
+    remote_key_ = to.key;
+    connected_ = true;
+    ++session_;
+    session_psn_ = requester.next_psn;
+    return true;
+}
+
+void QueuePair::add_session(PacketHeader& header) const {
+    header.flags |= kDynamic;
+    header.access_key = remote_key_;
+    header.session = session_;
+    header.session_psn = session_psn_;
+}
+
+// Without the key, nobody answers. A later connection of an initiator ends the one before.
+void QueuePair::handle_dynamic(const PacketHeader& packet, const std::uint8_t* payload) {
+    if (!packet.has(kDynamic) || packet.access_key != access_key) {
+        return;
+    }
+    std::unique_ptr<QueuePair>& session = sessions_[packet.source_qpn];
+    const bool known = session != nullptr;
+    const auto later = static_cast<std::int32_t>(packet.session - (known ? session->session_ : 0));
+    if (known && later < 0) {
+        return;
+    }
+    if (!known || later > 0) {
+        if (known) {
+            session->return_receive();
+            engine_.unschedule(session.get());
+        }
+        session = std::make_unique<QueuePair>(engine_, ex.qp_base.pd, init, ex.qp_base.qp_num);
+        session->serve(*this, packet);
+    }
+    session->handle(packet, payload);
+}
+
+// Begins to serve the connection that the packet names.
+void QueuePair::serve(const QueuePair& target, const PacketHeader& packet) {
+    dynamic = Dynamic::session;
+    attributes = target.attributes;
+    attributes.dest_qp_num = packet.source_qpn;
+    attributes.max_dest_rd_atomic =
+        static_cast<std::uint8_t>(target.context().device->description->max_reads);
+    attributes.ah_attr =
+        path_back(packet, target.attributes.ah_attr, port(attributes.port_num).lid);
+    established_ = last_reached_ = true; // reports neither
+    session_ = packet.session;
+    responder.expected = packet.session_psn;
+}
+
+// A message that did not arrive as a whole leaves its receive to the next one.
+void QueuePair::return_receive() {
+    if (responder.has_receive && init.srq != nullptr) {
+        of(init.srq)->work.push_front(responder.receive);
+        responder.has_receive = false;
+    }
+}
+
+void QueuePair::end_sessions() {
+    for (const auto& [number, session] : sessions_) {
+        session->return_receive();
+        engine_.unschedule(session.get());
+    }
+    sessions_.clear();
+}
+
+} // namespace adaptib::hca
