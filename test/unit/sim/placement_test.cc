@@ -45,10 +45,13 @@ Messages carry_all(Ranks& ranks) {
         messages.back()->start(ranks, static_cast<std::int32_t>(messages.size()));
     };
     const auto any_failed = [&] {
-        return std::any_of(messages.begin(), messages.end(), [](const auto& message) {
-            return message->receive.done &&
-                   message->receive.user.status != OPAL_COMMON_ADAPTIB_SUCCESS;
-        });
+        bool failed = false;
+        for (std::size_t rank = 0; rank < kRanks; ++rank) {
+            const Peer* const to = ranks.peer(rank, (rank + 1) % kRanks);
+            failed =
+                failed || to->session.state == ConnectState::failed || !broken(ranks, rank).empty();
+        }
+        return failed;
     };
     for (std::size_t from = 0; from < kRanks; ++from) {
         add(from, 8);
