@@ -95,7 +95,6 @@ TEST(RailsTool, WrongArgumentsAreRefusedWithTheReasonAndTheUsage) {
         {{}, "what?"},
         {{"--pid", "7"}, "what?"},
         {{"up-and-down"}, "'up-and-down' is not a command"},
-        {{"--help"}, "'--help' is not a command"},
         {{""}, "'' is not a command"},
         {{"list", "shm0"}, "'list' takes no argument(s)"},
         {{"down"}, "'down' takes one argument(s)"},

@@ -205,9 +205,9 @@ constexpr std::array kTable{
         "soft-RoCE, and where the verbs library cannot tell."},
     opal_common_adaptib_parameter_t{
         "ring_check", kString, &g_parameters.placement.ring_check, "off", "", "on|off", 9,
-        "Whether messages that this process writes into peers' rings over RDMA devices carry a "
-        "checksum, to find devices that place packets out of order, or damaged data: the reader "
-        "ends the connection with an error instead of delivering the message."},
+        "Checksum of each message that this process writes into peers' rings over RDMA devices, to "
+        "find devices that place packets out of order, or damaged data. on: the reader ends the "
+        "connection with an error instead of delivering a message that differs. off: no checksum."},
     opal_common_adaptib_parameter_t{
         "idle_looks", kInt, &g_parameters.idle_looks, "16", "looks", "0..100000", 5,
         "How often a progress call that found nothing looks into the rings again before it "
