@@ -95,7 +95,7 @@ private:
     TrafficMatrix traffic_;
 };
 
-// What the figures rest on, a sentence each.
+// Returns the conditions under which the figures hold, a sentence each.
 std::vector<std::string> assumptions(const Advice& advice, const sim::MachineModel& machine);
 
 } // namespace adaptib::advise

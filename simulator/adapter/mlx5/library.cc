@@ -13,7 +13,7 @@
 
 namespace {
 
-// What a program has for posting to an initiator.
+// A program's interface for posting to an initiator.
 struct Poster {
     mlx5dv_qp_ex mlx5{}; // first
     ibv_qp_ex* qp = nullptr;

@@ -56,20 +56,22 @@ typedef struct {
 
 OBJ_CLASS_DECLARATION(mca_btl_adaptib_memory_t);
 
-/* Returns the region of a handle that register_mem returned (not of a copy of the handle). NULL:
- * the core registers the memory itself if it must. */
+/* Returns the memory of a handle that register_mem returned (not of a copy of the handle). */
+static inline mca_btl_adaptib_memory_t *
+mca_btl_adaptib_memory_of(mca_btl_base_registration_handle_t *handle)
+{
+    mca_btl_adaptib_memory_t *memory =
+        (mca_btl_adaptib_memory_t *) ((char *) handle - offsetof(mca_btl_adaptib_memory_t, handle));
+
+    OPAL_COMMON_ADAPTIB_SEEN(memory); /* another thread may have registered it */
+    return memory;
+}
+
+/* Returns the region of such a handle. NULL: the core registers the memory itself if it must. */
 static inline opal_common_adaptib_region_t *
 mca_btl_adaptib_region_of(mca_btl_base_registration_handle_t *handle)
 {
-    mca_btl_adaptib_memory_t *memory;
-
-    if (NULL == handle) {
-        return NULL;
-    }
-    memory =
-        (mca_btl_adaptib_memory_t *) ((char *) handle - offsetof(mca_btl_adaptib_memory_t, handle));
-    OPAL_COMMON_ADAPTIB_SEEN(memory); /* another thread may have registered it */
-    return memory->region;
+    return NULL == handle ? NULL : mca_btl_adaptib_memory_of(handle)->region;
 }
 
 static inline mca_btl_adaptib_fragment_t *mca_btl_adaptib_fragment_get(opal_free_list_t *list,

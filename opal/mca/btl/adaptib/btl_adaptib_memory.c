@@ -56,11 +56,9 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
 int mca_btl_adaptib_deregister_mem(mca_btl_base_module_t *btl,
                                    mca_btl_base_registration_handle_t *handle)
 {
-    mca_btl_adaptib_memory_t *memory =
-        (mca_btl_adaptib_memory_t *) ((char *) handle - offsetof(mca_btl_adaptib_memory_t, handle));
+    mca_btl_adaptib_memory_t *memory = mca_btl_adaptib_memory_of(handle);
 
     (void) btl;
-    OPAL_COMMON_ADAPTIB_SEEN(memory); /* the peer's answer orders, too */
     opal_common_adaptib_deregister(mca_btl_adaptib.core, memory->region);
     opal_common_adaptib_list_return(&mca_btl_adaptib.memory, &memory->super);
     return OPAL_SUCCESS;

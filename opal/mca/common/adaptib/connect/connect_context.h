@@ -67,7 +67,7 @@ struct MeasureOptions {
     Nanoseconds again{10'000'000};    // while the control lane is in doubt
 };
 
-// Whether the packets of a write into this process's memory become visible in order.
+// Order in which the packets of a write into this process's memory become visible.
 enum class Placement : std::uint8_t { as_device_says, in_order, any_order };
 
 struct ConnectOptions {

@@ -111,7 +111,7 @@ public:
     // Decides whether a small message is gathered from its buffer. Off for fabrics with the region
     // of all memory: their rails share memory.
     FrequentBuffers& frequent(std::uint32_t fabric) { return reaches_[fabric].frequent; }
-    // Where small puts and gets go whose buffers are not registered, if frequent(fabric) is on.
+    // Buffers for small puts and gets whose own are not registered, if frequent(fabric) is on.
     BounceBuffers& bounce(std::uint32_t fabric) { return reaches_[fabric].bounce; }
     // Returns true if messages to the peers of any fabric may be gathered.
     bool any_frequent() const {

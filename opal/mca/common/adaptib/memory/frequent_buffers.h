@@ -122,7 +122,7 @@ private:
     // Progress that a use adds to its buffer, for each 128 bytes of the message. 0: the size never
     // pays, or the costs are not known yet.
     using Weights = std::array<std::uint32_t, kWeights>;
-    // What the adapter is to read or write.
+    // Memory that the adapter is to read or write.
     struct Wanted {
         const void* address;
         Bytes bytes;

@@ -183,15 +183,16 @@ bool write_trace_file(const std::string& path, std::span<const TraceOfProcess> p
     if (file == nullptr) {
         return false;
     }
+    const Bytes most = file_limit();
     Bytes size = 0;
     bool written = true;
     write_trace_json(processes, [&](const std::string& text) {
         size += text.size();
-        written = written && size <= file_limit() &&
+        written = written && size <= most &&
                   std::fwrite(text.data(), 1, text.size(), file) == text.size();
     });
     const bool closed = std::fclose(file) == 0;
-    if (size > file_limit()) {
+    if (size > most) {
         errno = EFBIG;
     }
     return closed && written;
