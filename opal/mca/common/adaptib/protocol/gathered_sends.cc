@@ -47,10 +47,11 @@ GatheredSends::Outcome GatheredSends::gather(SendRequest& request) {
     if (to == nullptr) {
         return Outcome::no_room;
     }
-    const bool found =
-        peer.out.ring->gathers(bytes) && (take_claim(request) || find_buffer(peer, request, bytes));
-    if (!found || !request.buffer.registration().has(ring_rail(peer))) {
-        request.buffer.reset();
+    const bool gathers = peer.out.ring->gathers(bytes);
+    if (gathers) {
+        take_claim(request);
+    }
+    if (!gathers || !find_buffer(peer, request, bytes)) {
         request.copied = true;
         return Outcome::declined;
     }
@@ -69,9 +70,7 @@ bool GatheredSends::gather_active(Peer& peer, const ActivePieces& pieces, UserRe
     request.type = MessageType::active;
     request.data.base = const_cast<void*>(pieces.second); // is only read
     request.data.bytes = pieces.bytes();
-    if (!find_buffer(peer, request, pieces.second_bytes) ||
-        !request.buffer.registration().has(ring_rail(peer))) {
-        request.buffer.reset();
+    if (!find_buffer(peer, request, pieces.second_bytes)) {
         return false;
     }
     std::memcpy(to, pieces.first, pieces.first_bytes);
@@ -83,18 +82,25 @@ bool GatheredSends::gather_active(Peer& peer, const ActivePieces& pieces, UserRe
 }
 
 // Takes the buffer that wants() has found for this request.
-bool GatheredSends::take_claim(SendRequest& request) {
+void GatheredSends::take_claim(SendRequest& request) {
     if (claim_.base == request.data.base && claim_.bytes == request.data.bytes &&
         claim_.use.is_current()) {
         request.buffer.take(claim_.use);
         claim_.base = nullptr;
     }
-    return !request.buffer.empty();
 }
 
 bool GatheredSends::find_buffer(const Peer& peer, SendRequest& request, Bytes payload_bytes) {
     FrequentBuffers& buffers = memory_.frequent(peer.contact.route.fabric);
-    return buffers.use(request.data.base, payload_bytes, 0, request.buffer);
+    RegistrationCache::Use& use = request.buffer;
+    if (use.empty() && !buffers.use(request.data.base, payload_bytes, 0, use)) {
+        return false;
+    }
+    if (use.registration().has(ring_rail(peer))) {
+        return true;
+    }
+    use.reset();
+    return false;
 }
 
 // Posts a message whose last `bytes` bytes are in the request's buffer. An error is left to the

@@ -87,7 +87,7 @@ private:
 
     Outcome gather(SendRequest& request);
     bool gather_active(Peer& peer, const ActivePieces& pieces, UserRequest& user);
-    bool take_claim(SendRequest& request);
+    void take_claim(SendRequest& request);
     bool find_buffer(const Peer& peer, SendRequest& request, Bytes payload_bytes);
     Outcome post(SendRequest& request, MessageHeader header, const std::byte* to, Bytes bytes);
     void drop_claim();
