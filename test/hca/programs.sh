@@ -224,25 +224,26 @@ hca_flap() {
 # hca_fault_program SEED: a random fault program. A job of four ranks whose data is checked runs
 # while ports go down and up, devices fall silent, packets are late or lost, as the seed says. At any
 # time the devices of one name (v0 or v1) are without a fault but for loss, so that every two hosts
-# have a way. The seed also gives the number of endpoints. The log names the faults.
+# have a way. The seed also gives the devices' limits, and the numbers of endpoints and of rounds. The log names the faults.
 hca_fault_program() {
     local control=$build_root/release/simulator/adapter/adaptib_hca_control
-    local seed=$1 faults status settings
-    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$$.topology
-    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program
+    local seed=$1 faults status settings rounds
+    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$1.topology
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program-$1
     local -a choices=('' 'max_inline=0' 'max_sge=2 max_reads=1' 'max_srq=0'
         'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
     local -x OMPI_MCA_opal_common_adaptib_endpoints=$((1 << RANDOM % 3))
-    printf 'seed %s: %s, %s endpoints\n' "$seed" "${settings:-usual devices}" \
-        "$OMPI_MCA_opal_common_adaptib_endpoints"
+    rounds=$((50 << RANDOM % 4))
+    printf 'seed %s: %s, %s endpoints, %s rounds\n' "$seed" "${settings:-usual devices}" \
+        "$OMPI_MCA_opal_common_adaptib_endpoints" "$rounds"
     sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
     rm -f "$ADAPTIB_HCA_FABRIC"
     hca_random_faults "$control" "$seed" &
     faults=$!
     LD_LIBRARY_PATH=$hca_library run_mpi 120 4 "${adaptib_mca[@]}" \
-        "$build_root/release/test/mpi/random_traffic" "$seed" 400
+        "$build_root/release/test/mpi/random_traffic" "$seed" "$rounds"
     status=$?
     kill "$faults" 2>/dev/null
     wait "$faults" 2>/dev/null
