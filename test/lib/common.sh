@@ -20,6 +20,17 @@ die() {
     exit 1
 }
 
+# copy_sources DIRECTORY: copies the sources there, committed or not. Without git or its history, as
+# in a chroot or an unpacked archive, all files are copied but those in build/.
+copy_sources() {
+    mkdir -p "$1" || return 1
+    if git -C "$top" rev-parse --git-dir >/dev/null 2>&1; then
+        git -C "$top" ls-files -co --exclude-standard -z
+    else
+        (cd "$top" && find . -name build -prune -o ! -type d -printf '%P\0')
+    fi | tar -C "$top" --null --ignore-failed-read -T - -c | tar -C "$1" -x
+}
+
 . "$top/test/lib/packages.sh"
 . "$top/test/lib/build.sh"
 . "$top/test/lib/mpi.sh"

@@ -7,9 +7,7 @@ deb_dir=$build_root/packages
 
 deb_build() {
     local options=${ADAPTIB_CONFIGURE_OPTIONS:-}
-    rm -rf "$deb_dir" && mkdir -p "$deb_dir/adaptib" || return 1
-    git -C "$top" ls-files -co --exclude-standard -z |
-        tar -C "$top" --null --ignore-failed-read -T - -c | tar -C "$deb_dir/adaptib" -x || return 1
+    rm -rf "$deb_dir" && copy_sources "$deb_dir/adaptib" || return 1
     cd "$deb_dir/adaptib" || return 1
     [[ $options != *--with-ompi-source=* ]] ||
         export ADAPTIB_OMPI_SOURCE=${options#*--with-ompi-source=}

@@ -49,7 +49,10 @@ perftest            hca vm
 ucx-utils           hca
 iproute2            vm
 debootstrap         chroot
+chromium            pages
+mkdocs              pages
 debhelper           packages
+build-essential     packages
 dpkg-dev            packages
 fakeroot            packages
 lintian             packages
