@@ -42,6 +42,7 @@ const std::vector<Check>& checks();
 
 // checks_data.cc
 Outcome check_placement(Context& context);
+Outcome check_write_order(Context& context);
 Outcome check_immediate(Context& context);
 Outcome check_limits(Context& context);
 Outcome check_depth(Context& context);

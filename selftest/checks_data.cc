@@ -189,6 +189,40 @@ Outcome check_placement(Context& context) {
     return context.initiator ? Outcome{} : judge_placement(context, early);
 }
 
+// Two short writes one behind the other. The target, which polls for the second, answers each round.
+Outcome check_write_order(Context& context) {
+    Link link(context.rail, context.remote, context.partner);
+    std::uint64_t early = 0;
+    std::fill_n(&word_at(link.memory(), 0), kLinkMemory / 8, 0);
+    context.partner.meet();
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+        if (!context.initiator) {
+            if (!comes(link.memory(), 64, round)) {
+                throw Failed("a write has not arrived");
+            }
+            early += load(link.memory(), 0) == round ? 0 : 1;
+            word_at(link.memory(), kHalf) = round;
+            link.run(Opcode::write, link.gather(kHalf, 8), kAnswer);
+            continue;
+        }
+        word_at(link.memory(), kHalf) = round;
+        link.post(Opcode::write, 1, link.gather(kHalf, 8), 0);
+        link.post(Opcode::write, 2, link.gather(kHalf, 8), 64);
+        require_success(link.sent(), "a write");
+        require_success(link.sent(), "a write");
+        if (!comes(link.memory(), kAnswer, round)) {
+            throw Failed("the target has not seen a write whose completion is there");
+        }
+    }
+    context.partner.meet();
+    if (early == 0) {
+        return {};
+    }
+    return {Verdict::note, "a write may become visible before one that was posted earlier (" +
+                               std::to_string(early) + " of " + std::to_string(kRounds) +
+                               "); adaptib does not rely on it"};
+}
+
 Outcome check_immediate(Context& context) {
     if (!context.rail.info().has(Capability::write_imm)) {
         return {Verdict::skipped, "the device has no write with immediate"};
@@ -338,6 +372,7 @@ Outcome check_atomics(Context& context) {
 const std::vector<Check>& checks() {
     static const std::vector<Check> all{
         {"placement", check_placement},
+        {"write_order", check_write_order},
         {"immediate", check_immediate},
         {"limits", check_limits},
         {"depth", check_depth},

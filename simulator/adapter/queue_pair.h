@@ -82,6 +82,13 @@ struct Requester {
     std::int64_t rnr_until = 0;
 };
 
+// A write of one packet that waits for the one behind it (scrambled_order of the topology file).
+struct OvertakenWrite {
+    PacketHeader header;
+    std::vector<std::uint8_t> data;
+    std::int64_t until = 0; // ns; 0: there is none
+};
+
 struct Responder {
     std::deque<Response> answers;
     std::deque<AtomicAnswer> atomics;
@@ -96,6 +103,7 @@ struct Responder {
     std::uint32_t rkey = 0;
     std::vector<std::uint8_t> held; // the packet of a scrambled write that is placed last
     std::uint64_t held_at = 0;      // offset of that in the write
+    OvertakenWrite overtaken;
 };
 
 class QueuePair {
@@ -177,6 +185,8 @@ private:
     bool execute(const PacketHeader& packet, const std::uint8_t* payload);
     bool execute_send(const PacketHeader& packet, const std::uint8_t* payload);
     bool is_placed_last(const PacketHeader& packet) const;
+    bool lets_overtake(const PacketHeader& packet, const std::uint8_t* payload);
+    void place_overtaken();
     bool execute_write(const PacketHeader& packet, const std::uint8_t* payload);
     bool execute_read(const PacketHeader& packet);
     bool execute_atomic(const PacketHeader& packet);

@@ -93,7 +93,7 @@ bool QueuePair::unsent() const {
 }
 
 bool QueuePair::waits() const {
-    return requester.deadline != 0 || requester.rnr_until != 0 ||
+    return requester.deadline != 0 || requester.rnr_until != 0 || responder.overtaken.until != 0 ||
            (connected_ && state() == IBV_QPS_RTS);
 }
 
@@ -367,6 +367,9 @@ void QueuePair::check_timers(std::int64_t now) {
         requester.rnr_until = 0;
     } else if (requester.deadline != 0 && now >= requester.deadline) {
         retry();
+    }
+    if (responder.overtaken.until != 0 && now >= responder.overtaken.until) {
+        place_overtaken();
     }
     if (unsent()) {
         pump();

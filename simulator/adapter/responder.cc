@@ -12,7 +12,15 @@
 namespace adaptib::hca {
 namespace {
 
-constexpr std::int64_t kScramblePause = 20'000; // ns between the last packet and the held one
+constexpr std::int64_t kScramblePause = 20'000; // ns until what was overtaken is placed
+constexpr std::int64_t kOvertakePause = 50'000; // ns that a short write waits for the one behind it
+
+// Lets the program look at memory meanwhile.
+void pause_placement() {
+    for (const std::int64_t end = now_ns() + kScramblePause; now_ns() < end;) {
+        sched_yield();
+    }
+}
 
 bool is_request(PacketKind kind) {
     switch (kind) {
@@ -97,6 +105,9 @@ void QueuePair::handle_request(const PacketHeader& packet, const std::uint8_t* p
         raise(IBV_EVENT_COMM_EST);
     }
     const std::int32_t ahead = psn_distance(packet.psn, responder.expected);
+    if (ahead != 0 && responder.overtaken.until != 0) {
+        place_overtaken(); // any answer acknowledges it
+    }
     if (ahead < 0) {
         duplicate(packet);
     } else if (ahead > 0) {
@@ -106,8 +117,21 @@ void QueuePair::handle_request(const PacketHeader& packet, const std::uint8_t* p
         }
     } else {
         responder.nak_sent = false;
-        if (execute(packet, payload) && packet.kind <= PacketKind::write &&
-            packet.has(kAckRequest)) {
+        const bool waited = responder.overtaken.until != 0;
+        const bool write = packet.kind == PacketKind::write && packet.has(kFirst) &&
+                           packet.has(kLast) && !packet.has(kImmediate);
+        if (waited && !write) {
+            place_overtaken(); // only writes overtake writes
+        }
+        if (!execute(packet, payload)) {
+            return;
+        }
+        if (waited && write) {
+            pause_placement();
+            place_overtaken();
+        }
+        if (packet.kind <= PacketKind::write && packet.has(kAckRequest) &&
+            responder.overtaken.until == 0) {
             answer(PacketKind::ack, packet.psn, Syndrome::ack);
         }
     }
@@ -238,6 +262,36 @@ bool QueuePair::is_placed_last(const PacketHeader& packet) const {
     return number != 0 && responder.placed == (number - 1) * mtu() && !packet.has(kLast);
 }
 
+// Keeps a write of one packet, which was checked, for the one behind it. It is acknowledged when it
+// is placed.
+bool QueuePair::lets_overtake(const PacketHeader& packet, const std::uint8_t* payload) {
+    OvertakenWrite& overtaken = responder.overtaken;
+    if (!context().device->description->scrambled_order || overtaken.until != 0 ||
+        packet.payload == 0 || !packet.has(kFirst) || !packet.has(kLast) ||
+        packet.has(kImmediate)) {
+        return false;
+    }
+    overtaken.header = packet;
+    overtaken.data.assign(payload, payload + packet.payload);
+    overtaken.until = now_ns() + kOvertakePause;
+    return true;
+}
+
+void QueuePair::place_overtaken() {
+    OvertakenWrite& overtaken = responder.overtaken;
+    const PacketHeader& packet = overtaken.header;
+    overtaken.until = 0;
+    std::uint8_t* const memory = engine_.memory(packet.rkey, ex.qp_base.pd, packet.address,
+                                                packet.payload, IBV_ACCESS_REMOTE_WRITE);
+    if (memory != nullptr) { // else deregistered meanwhile
+        static_cast<void>(copy_in_order(memory, overtaken.data.data(), packet.payload));
+    }
+    if (packet.has(kAckRequest)) {
+        answer(PacketKind::ack, packet.psn, Syndrome::ack);
+        engine_.schedule(this);
+    }
+}
+
 bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* payload) {
     if (packet.has(kFirst)) {
         if ((attributes.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0) {
@@ -266,6 +320,10 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
         refuse(packet, Syndrome::remote_access_error);
         return false;
     }
+    if (lets_overtake(packet, payload)) {
+        responder.placed += packet.payload;
+        return true;
+    }
     if (is_placed_last(packet)) {
         responder.held.assign(payload, payload + packet.payload);
         responder.held_at = responder.placed;
@@ -275,9 +333,7 @@ bool QueuePair::execute_write(const PacketHeader& packet, const std::uint8_t* pa
     responder.placed += packet.payload;
     if (packet.has(kLast)) {
         if (!responder.held.empty()) {
-            for (const std::int64_t end = now_ns() + kScramblePause; now_ns() < end;) {
-                sched_yield();
-            }
+            pause_placement();
             static_cast<void>(copy_pinned(memory + responder.held_at, responder.held.data(),
                                           responder.held.size()));
             responder.held.clear();

@@ -243,6 +243,8 @@ private:
             device.reusable = number(value, 1) != 0;
         else if (key == "in_order")
             device.data_in_order = number(value, 1) != 0;
+        else if (key == "scrambled_order")
+            device.scrambled_order = number(value, 1) != 0;
         else if (key == "scrambled_writes")
             device.scrambled_writes = number(value, 64);
         else

@@ -59,6 +59,7 @@ struct DeviceDescription {
     bool split_atomics = false;    // atomics are not atomic with the processor
     bool reusable = true;          // an errored queue pair can be reset
     bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
+    bool scrambled_order = false;  // a short write is placed after the one behind it
     unsigned scrambled_writes = 0; // number of the packet of a write that is placed last; 0: none
     std::vector<PortDescription> ports;
 };

@@ -66,6 +66,9 @@ hca_faults=(
     "scrambled_1024_btl|in_order=0 scrambled_writes=2|active_mtu=1024|0||$hca_btl"
     "scrambled_2048_btl|in_order=0 scrambled_writes=2|active_mtu=2048|0||$hca_btl"
     "scrambled_4096_btl|in_order=0 scrambled_writes=2|active_mtu=4096|0||$hca_btl"
+    'scrambled_order|scrambled_order=1||0||'
+    "scrambled_order_btl|scrambled_order=1||0||$hca_btl"
+    'scrambled_order_loss|scrambled_order=1 in_order=0 scrambled_writes=2||1000||'
     'ring_check|||0||--mca opal_common_adaptib_ring_check on'
     'mtu_256||active_mtu=256|0||'
     "mtu_256_btl||active_mtu=256|0||$hca_btl"
@@ -138,6 +141,7 @@ hca_selftests=(
     'small|max_sge=2 max_inline=0 max_reads=1 max_qp_wr=200 max_cqe=300 max_qp=30|||0|pieces is 1, there 16&inline_bytes is 0, there 256&reads is 1, there 16&send_depth is 200&queue_pairs is 30'
     'mtu_256||active_mtu=256||0|datagram_bytes is 256, there 4096'
     'partition||pkeys=0x8001,0x7fff||0|^[1-9][0-9]* passed, 0 failed'
+    'scrambled_order|scrambled_order=1|||0|note    write_order .*may become visible before one that was posted earlier'
     'split_atomics|split_atomics=1|||0|note    atomics .*not atomic with the processor'
     'not_reusable|reusable=0|||0|note    wrong_key .*an errored queue pair cannot be used again'
     'dc|dc=1|||0|ok      dynamic_connections, 4 times&dc is yes, there no'
@@ -261,7 +265,7 @@ hca_fault_program() {
     local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$1.topology
     local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program-$1
     local -a choices=('' 'max_inline=0' 'max_sge=2 max_reads=1' 'max_srq=0'
-        'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
+        'scrambled_order=1' 'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
     local -x OMPI_MCA_opal_common_adaptib_endpoints=$((1 << RANDOM % 3))
