@@ -75,6 +75,10 @@ hca_faults=(
     "dc_endpoints|dc=1||0||$hca_dc --mca opal_common_adaptib_endpoints 2"
     "dc_endpoints_btl|dc=1||0||$hca_btl $hca_dc --mca opal_common_adaptib_endpoints 2"
     "dc_loss|dc=1||1000||$hca_dc"
+    # Targets that serve fewer initiators at a time than there are
+    "dc_limit|dc=1 dc_initiators=2||0||$hca_dc"
+    "dc_limit_btl|dc=1 dc_initiators=1||0||$hca_btl $hca_dc"
+    "dc_limit_loss|dc=1 dc_initiators=1||1000||$hca_dc"
     'loss|||1000|||'
     'flap|||0|b/v0:1||'
     # Threads of several endpoints send meanwhile, over connections and over datagrams only
@@ -110,7 +114,8 @@ hca_fault() {
     status=$?
     if [ -n "$flaps" ]; then
         [ -s "$logs/hca-fault.flaps" ] || { echo "the job ended before the fault" && status=1; }
-        wait "$flaps" || status=1
+        kill "$flaps" 2>/dev/null
+        wait "$flaps" 2>/dev/null
     fi
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
@@ -212,11 +217,36 @@ hca_misplaced() {
         ! grep -q 'expected 0x' "$log"
 }
 
-# hca_flap CONTROL PORT: takes the port down and up; writes a line to descriptor 3 each time
+# hca_standby: a rail that stands by carries nothing while the other one is well, and goes on alone
+# when that one fails
+hca_standby() {
+    local reports=$logs/hca-standby standby='--mca opal_common_adaptib_if_standby v1'
+    rm -rf "$reports" && mkdir "$reports" || return
+    hca_fault "||0||$standby --mca opal_common_adaptib_report $reports" || return
+    hca_carried "$reports" 1 none || return
+    rm -f "$reports"/*
+    hca_fault "||0|b/v0:1|$standby --mca opal_common_adaptib_report $reports" || return
+    hca_carried "$reports" 1 some
+}
+
+# hca_carried REPORTS RAIL none|some: checks what the rail of that number carried in all processes
+hca_carried() {
+    python3 - "$@" <<'END'
+import glob, json, sys
+carried = [json.load(open(path))["counters"][f"rail_bytes_{rail}"]["value"]
+           for rail in (0, int(sys.argv[2])) for path in sorted(glob.glob(sys.argv[1] + "/*.json"))]
+first, other = carried[:len(carried) // 2], carried[len(carried) // 2:]
+print(f"bytes of rail 0: {first}, of rail {sys.argv[2]}: {other}")
+sys.exit(not (sum(first) > 0 and (sum(other) > 0) == (sys.argv[3] == "some")))
+END
+}
+
+# hca_flap CONTROL PORT: takes the port down and up, several times, since a job may begin late;
+# writes a line to descriptor 3 each time
 hca_flap() {
     local count
     sleep 0.8 # until the job runs
-    for count in 1 2 3; do
+    for count in {1..8}; do
         "$1" "$2" down && echo down >&3 && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
     done
 }
@@ -242,7 +272,7 @@ hca_fault_program() {
     rm -f "$ADAPTIB_HCA_FABRIC"
     hca_random_faults "$control" "$seed" &
     faults=$!
-    LD_LIBRARY_PATH=$hca_library run_mpi 120 4 "${adaptib_mca[@]}" \
+    LD_LIBRARY_PATH=$hca_library run_mpi 400 4 "${adaptib_mca[@]}" \
         "$build_root/release/test/mpi/random_traffic" "$seed" "$rounds"
     status=$?
     kill "$faults" 2>/dev/null
