@@ -86,8 +86,8 @@ static bool first_to_say(const char *text)
 }
 
 /* Open MPI's relay to mpirun, which would show a text once for all processes, sometimes loses it
- * (most often when the job ends at once, as it does here). So the text goes straight to stderr, once
- * per host. */
+ * (most often when the job ends at once, as it does here). So the text goes straight to stderr,
+ * once per host. */
 void opal_common_adaptib_mca_say_help(const char *topic, const char *detail)
 {
     static const char line[] =
