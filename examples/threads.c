@@ -5,7 +5,8 @@
  * threads, the communicators use different queues and locks (docs/threads.md).
  *
  *   mpicc -O2 -pthread -o threads threads.c
- *   mpirun --mca mtl adaptib --mca opal_common_adaptib_endpoints 4 -np 2 ./threads [threads] [rounds]
+ *   mpirun --mca mtl adaptib --mca opal_common_adaptib_endpoints 4 -np 2 \
+ *       ./threads [threads] [rounds]
  */
 #include <mpi.h>
 #include <pthread.h>

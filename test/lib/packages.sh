@@ -50,6 +50,8 @@ ucx-utils           hca
 iproute2            vm
 debootstrap         chroot
 chromium            pages
+rpm                 dist
+rpmlint             dist
 mkdocs              pages
 debhelper           packages
 build-essential     packages
