@@ -5,7 +5,8 @@
 
 deb_dir=$build_root/packages
 
-deb_build() {
+# In a process of its own, since it leaves a directory behind that is removed.
+deb_build() (
     local options=${ADAPTIB_CONFIGURE_OPTIONS:-}
     rm -rf "$deb_dir" && copy_sources "$deb_dir/adaptib" || return 1
     cd "$deb_dir/adaptib" || return 1
@@ -14,13 +15,13 @@ deb_build() {
     DEB_BUILD_OPTIONS="parallel=$jobs nocheck" dpkg-buildpackage -b -us -uc || return 1
     rm -rf "$deb_dir/adaptib"
     ls -l "$deb_dir"/*.deb
-}
+)
 
 # Errors and warnings fail the test. What is left out: a first version closes no bug, and is not in
 # the archive.
 deb_lint() {
     lintian --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs \
-        --allow-root "$deb_dir"/*.changes
+        --allow-root "$deb_dir"/*.changes || return 1
 }
 
 # files_of_packages: lists what the system has of adaptib
@@ -34,7 +35,7 @@ deb_try() {
     [ "$(id -u)" = 0 ] || { echo "needs root"; return 77; }
     before=$(files_of_packages)
     mapfile -t packages < <(ls "$deb_dir"/*.deb | grep -v dbgsym)
-    dpkg -i "${packages[@]}" || return 1
+    dpkg -i "${packages[@]}" || { dpkg --purge openmpi-adaptib adaptib-tools adaptib-doc; return 1; }
     deb_use "$program" || status=1
     dpkg --purge openmpi-adaptib adaptib-tools adaptib-doc || return 1
     [ "$(files_of_packages)" = "$before" ] || { echo "left:"; files_of_packages; return 1; }

@@ -20,8 +20,8 @@ librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 python3-minimal     check asan tsan fuzz mpi mpi_tsan clients
-python3             bench study
-valgrind            instructions
+python3             bench study packages pages
+valgrind            instructions watched
 mpich               mpich
 libmpich-dev        mpich
 clang-format        check
