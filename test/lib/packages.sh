@@ -53,6 +53,8 @@ chromium            pages
 rpm                 dist
 rpmlint             dist
 mkdocs              pages
+libjs-bootstrap     pages
+libjs-jquery        pages
 debhelper           packages
 build-essential     packages
 dpkg-dev            packages
