@@ -189,7 +189,7 @@ Outcome check_placement(Context& context) {
     return context.initiator ? Outcome{} : judge_placement(context, early);
 }
 
-// Two short writes one behind the other. The target, which polls for the second, answers each round.
+// Two short writes in a row. The target, which polls for the second, answers each round.
 Outcome check_write_order(Context& context) {
     Link link(context.rail, context.remote, context.partner);
     std::uint64_t early = 0;
