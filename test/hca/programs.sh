@@ -135,7 +135,7 @@ hca_selftests=(
     'down||| down|0|note    port host1 v0:1: not used: '
     'loss_few||| loss 1500|0|note    datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
     'loss_many||| loss 20000|1|FAILED  datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
-    'delay||| delay 8000|1|FAILED  round_trip v0:1 -> v0:1: packets are late: half a round trip of 8 bytes takes [0-9.]+ us'
+    'delay||| delay 20000|1|FAILED  round_trip v0:1 -> v0:1: packets are late: half a round trip of 8 bytes takes [0-9.]+ us'
     'delay_path||| delay 8000000 2|1|FAILED  path v0:1 (->|<-) v[01]:1, path 3 of 4'
     'no_srq|max_srq=0|||0|note    shared_receives .*no shared receive queues&srq is no, there yes'
     'small|max_sge=2 max_inline=0 max_reads=1 max_qp_wr=200 max_cqe=300 max_qp=30|||0|pieces is 1, there 16&inline_bytes is 0, there 256&reads is 1, there 16&send_depth is 200&queue_pairs is 30'
