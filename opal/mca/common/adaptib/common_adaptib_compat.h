@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Differences between the Open MPI releases that the C glue is built for (4.1 and 5.0): includes,
- * names, signatures. Besides this header only common_adaptib_compat_events.h depends on Open MPI's
+ * Differences between the Open MPI releases that the C glue is built for (4.1, 5.0 and 6.0):
+ * includes, names, signatures. Besides this header only common_adaptib_compat_events.h depends on Open MPI's
  * version.
  *
  * Include opal_config.h or ompi_config.h before it. May touch: Open MPI's headers of the OPAL
@@ -20,6 +20,16 @@
 #include "opal/mca/mca.h"
 #include "opal/util/info.h"
 #include "opal/util/proc.h"
+
+/* Room in the buffer that the program has attached, since 6.0 to a communicator perhaps. */
+#if OPAL_MAJOR_VERSION >= 6
+#define OPAL_COMMON_ADAPTIB_BSEND_TAKE(comm, bytes)                                                \
+    mca_pml_base_bsend_request_alloc_buf((comm), (bytes))
+#define OPAL_COMMON_ADAPTIB_BSEND_GIVE(comm, room) mca_pml_base_bsend_request_free((comm), (room))
+#else
+#define OPAL_COMMON_ADAPTIB_BSEND_TAKE(comm, bytes) mca_pml_base_bsend_request_alloc_buf(bytes)
+#define OPAL_COMMON_ADAPTIB_BSEND_GIVE(comm, room) mca_pml_base_bsend_request_free(room)
+#endif
 
 #if OPAL_MAJOR_VERSION >= 5
 
