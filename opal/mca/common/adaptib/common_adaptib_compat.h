@@ -91,6 +91,19 @@ static inline bool opal_common_adaptib_modex_commit(void)
     return PMIX_SUCCESS == PMIx_Commit();
 }
 
+/* Keeps PMIx in use until the second call: Open MPI 5.0 ends it before the BTLs. */
+static inline bool opal_common_adaptib_modex_hold(void)
+{
+    pmix_proc_t self;
+
+    return PMIX_SUCCESS == PMIx_Init(&self, NULL, 0);
+}
+
+static inline void opal_common_adaptib_modex_drop(void)
+{
+    (void) PMIx_Finalize(NULL, 0);
+}
+
 /* Looks up bytes that a process has published, or publishes within `seconds`. The caller frees
  * them. */
 static inline bool opal_common_adaptib_modex_get(const opal_process_name_t *process,
@@ -214,6 +227,16 @@ static inline bool opal_common_adaptib_plain_memory(void)
 static inline bool opal_common_adaptib_modex_commit(void)
 {
     return OPAL_SUCCESS == opal_pmix.commit();
+}
+
+/* PMIx ends after all components. */
+static inline bool opal_common_adaptib_modex_hold(void)
+{
+    return false;
+}
+
+static inline void opal_common_adaptib_modex_drop(void)
+{
 }
 
 static inline bool opal_common_adaptib_modex_get(const opal_process_name_t *process,
