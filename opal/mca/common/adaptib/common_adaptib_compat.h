@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Differences between the Open MPI releases that the C glue is built for (4.1, 5.0 and 6.0):
- * includes, names, signatures. Besides this header only common_adaptib_compat_events.h depends on Open MPI's
- * version.
+ * includes, names, signatures. Besides this header only common_adaptib_compat_events.h depends on
+ * Open MPI's version.
  *
  * Include opal_config.h or ompi_config.h before it. May touch: Open MPI's headers of the OPAL
  * layer.
