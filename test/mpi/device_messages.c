@@ -321,14 +321,12 @@ static void collectives(size_t bytes)
 
 int main(int argc, char **argv)
 {
-    const bool device = device_open();
     void *buffer;
 
-    check_begin(&argc, &argv, "device_messages", 2);
-    if (!device) {
-        MPI_Finalize();
+    if (!device_open()) { /* before MPI_Init, which knows no btl/sm in Open MPI 4.1 */
         return CHECK_SKIPPED;
     }
+    check_begin(&argc, &argv, "device_messages", 2);
     counted = argc > 1 && strcmp(argv[1], "counted") == 0;
     buffer = malloc(buffered_bytes);
     MPI_Buffer_attach(buffer, (int) buffered_bytes);

@@ -4,8 +4,6 @@
  * host memory: put, get, accumulate, fetch-and-op and compare-and-swap, with flush, with fence, and
  * as requests, short and long. A window in device memory is refused with an error, also where
  * memory is attached to a dynamic window; the process goes on.
- *
- * Argument "alone": device memory is used for buffers only.
  */
 #include "check.h"
 
@@ -164,19 +162,14 @@ static void refused(void)
 
 int main(int argc, char **argv)
 {
-    const bool device = device_open();
-
-    check_begin(&argc, &argv, "device_windows", 2);
-    if (!device) {
-        MPI_Finalize();
+    if (!device_open()) { /* before MPI_Init, which knows no btl/sm in Open MPI 4.1 */
         return CHECK_SKIPPED;
     }
+    check_begin(&argc, &argv, "device_windows", 2);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     operations(false);
     operations(true);
-    if (argc < 2 || strcmp(argv[1], "alone") != 0) {
-        refused();
-    }
+    refused();
     check_end();
     return 0;
 }

@@ -9,7 +9,8 @@
  *
  * There is a file for each verb: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_way.h says
  * which endpoint carries a message. mtl_adaptib_shortcut.c is the fast path of most messages, past
- * pml/cm. mtl_adaptib_data.h turns a convertor into the core's description of a buffer (with
+ * pml/cm; mtl_adaptib_survivor.h has the requests of a job that survives failed processes.
+ * mtl_adaptib_data.h turns a convertor into the core's description of a buffer (with
  * mtl_adaptib_layout.h); mtl_adaptib_request.h completes requests.
  *
  * Threads. The module is constant between init and finalize, except `ending` and

@@ -39,7 +39,7 @@ static void message_complete(opal_common_adaptib_request_t *request)
 
     if (!ompi_mtl_adaptib.ending) {
         if (NULL != message->packed) {
-            (void) mca_pml_base_bsend_request_free(message->packed);
+            (void) OPAL_COMMON_ADAPTIB_BSEND_GIVE(message->comm, message->packed);
         }
         OBJ_RELEASE(message->comm);
     }
@@ -77,7 +77,7 @@ static message_t *message_make(size_t bytes, const void *buf, size_t count,
     message->core.complete = message_complete;
     message->comm = comm;
     OBJ_RETAIN(comm);
-    message->packed = bytes > 0 ? mca_pml_base_bsend_request_alloc_buf(bytes) : NULL;
+    message->packed = bytes > 0 ? OPAL_COMMON_ADAPTIB_BSEND_TAKE(comm, bytes) : NULL;
     if (bytes > 0
         && (NULL == message->packed || !pack(message->packed, bytes, buf, count, datatype))) {
         *error = NULL == message->packed ? MPI_ERR_BUFFER : OMPI_ERROR;

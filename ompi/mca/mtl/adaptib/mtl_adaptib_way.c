@@ -52,9 +52,15 @@ static uint32_t key_of(const struct ompi_communicator_t *comm, int source, int t
  * is spread by. */
 static uintptr_t spread_of(struct ompi_communicator_t *comm)
 {
-    static const int32_t asserts[] = {OMPI_COMM_ASSERT_NO_ANY_SOURCE, OMPI_COMM_ASSERT_NO_ANY_TAG,
-                                      OMPI_COMM_ASSERT_ALLOW_OVERTAKE,
-                                      OMPI_COMM_ASSERT_EXACT_LENGTH};
+    static const int32_t asserts[] = {
+        OMPI_COMM_ASSERT_NO_ANY_SOURCE,
+        OMPI_COMM_ASSERT_NO_ANY_TAG,
+        OMPI_COMM_ASSERT_ALLOW_OVERTAKE,
+#if defined(OMPI_COMM_ASSERT_NO_ACCEL_BUF) /* since 6.0 */
+        OMPI_COMM_ASSERT_NO_ACCEL_BUF,
+#endif
+        OMPI_COMM_ASSERT_EXACT_LENGTH
+    };
 
     if (NULL == ompi_comm_assert_subscribe) {
         return 0;

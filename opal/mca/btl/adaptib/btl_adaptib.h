@@ -8,8 +8,8 @@
  * the end.
  *
  * There is a file for each verb: btl_adaptib_{send,receive,rdma,memory}.c; btl_adaptib_fragment.h
- * has the descriptors. A fragment is one active message with Open MPI's tag as its tag, without a
- * header of its own.
+ * has the descriptors; btl_adaptib_device.h deals with memory of an accelerator. A fragment is one
+ * active message with Open MPI's tag as its tag, without a header of its own.
  *
  * Peers. The BTL does not care whether two processes share a host as Open MPI sees it: the core
  * says which ones its fabrics reach. This process itself is a peer, too, since osc/rdma needs that;

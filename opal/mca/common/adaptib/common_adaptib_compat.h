@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Differences between the Open MPI releases that the C glue is built for (4.1 and 5.0): includes,
- * names, signatures. Besides this header only common_adaptib_compat_events.h depends on Open MPI's
- * version.
+ * Differences between the Open MPI releases that the C glue is built for (4.1, 5.0 and 6.0):
+ * includes, names, signatures. Besides this header only common_adaptib_compat_events.h depends on
+ * Open MPI's version.
  *
  * Include opal_config.h or ompi_config.h before it. May touch: Open MPI's headers of the OPAL
  * layer.
@@ -20,6 +20,16 @@
 #include "opal/mca/mca.h"
 #include "opal/util/info.h"
 #include "opal/util/proc.h"
+
+/* Room in the buffer that the program has attached, since 6.0 to a communicator perhaps. */
+#if OPAL_MAJOR_VERSION >= 6
+#define OPAL_COMMON_ADAPTIB_BSEND_TAKE(comm, bytes)                                                \
+    mca_pml_base_bsend_request_alloc_buf((comm), (bytes))
+#define OPAL_COMMON_ADAPTIB_BSEND_GIVE(comm, room) mca_pml_base_bsend_request_free((comm), (room))
+#else
+#define OPAL_COMMON_ADAPTIB_BSEND_TAKE(comm, bytes) mca_pml_base_bsend_request_alloc_buf(bytes)
+#define OPAL_COMMON_ADAPTIB_BSEND_GIVE(comm, room) mca_pml_base_bsend_request_free(room)
+#endif
 
 #if OPAL_MAJOR_VERSION >= 5
 
@@ -79,6 +89,19 @@
 static inline bool opal_common_adaptib_modex_commit(void)
 {
     return PMIX_SUCCESS == PMIx_Commit();
+}
+
+/* Keeps PMIx in use until the second call: Open MPI 5.0 ends it before the BTLs. */
+static inline bool opal_common_adaptib_modex_hold(void)
+{
+    pmix_proc_t self;
+
+    return PMIX_SUCCESS == PMIx_Init(&self, NULL, 0);
+}
+
+static inline void opal_common_adaptib_modex_drop(void)
+{
+    (void) PMIx_Finalize(NULL, 0);
 }
 
 /* Looks up bytes that a process has published, or publishes within `seconds`. The caller frees
@@ -204,6 +227,16 @@ static inline bool opal_common_adaptib_plain_memory(void)
 static inline bool opal_common_adaptib_modex_commit(void)
 {
     return OPAL_SUCCESS == opal_pmix.commit();
+}
+
+/* PMIx ends after all components. */
+static inline bool opal_common_adaptib_modex_hold(void)
+{
+    return false;
+}
+
+static inline void opal_common_adaptib_modex_drop(void)
+{
 }
 
 static inline bool opal_common_adaptib_modex_get(const opal_process_name_t *process,

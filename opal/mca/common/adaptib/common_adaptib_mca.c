@@ -278,6 +278,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         }
         opal_common_adaptib_mca_ended_to(acquired);
         opal_common_adaptib_mca_register_arrays(acquired);
+        opal_common_adaptib_mca_report_begin();
     }
     common.references++;
     *core = acquired;
@@ -299,6 +300,7 @@ void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core)
     common.references--;
     common.started = common.started && common.references > 0;
     if (0 == common.references) {
+        opal_common_adaptib_mca_report_end();
         listener_reset();
     }
     unwatch_memory();

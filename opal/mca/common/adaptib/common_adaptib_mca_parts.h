@@ -61,6 +61,10 @@ void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 /* Sets the core to report ended processes to. Call it with NULL before the core is released. */
 void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t *core);
 
+/* Keeps what reports are published by in use, if there will be any, until report_end. */
+void opal_common_adaptib_mca_report_begin(void);
+void opal_common_adaptib_mca_report_end(void);
+
 /* For the core's environment: publishes the report of this process; looks up that of another one.
  */
 int opal_common_adaptib_mca_report_publish(void *context, const void *data, size_t size);

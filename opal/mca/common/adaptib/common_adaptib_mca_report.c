@@ -8,6 +8,7 @@
 #include "opal_config.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "opal/constants.h"
 
@@ -20,6 +21,37 @@
 enum {
     SECONDS = 1 /* to wait for one process */
 };
+
+static bool holds;
+
+/* True if the parameter `report` asks for something. */
+static bool is_wanted(void)
+{
+    size_t count = 0;
+    const opal_common_adaptib_parameter_t *parameters = opal_common_adaptib_parameters(&count);
+
+    for (size_t i = 0; i < count; ++i) {
+        if (0 == strcmp(parameters[i].name, "report")) {
+            const char *value = *(char **) parameters[i].storage;
+
+            return NULL != value && 0 != strcmp(value, "none") && 0 != strcmp(value, "0");
+        }
+    }
+    return false;
+}
+
+void opal_common_adaptib_mca_report_begin(void)
+{
+    holds = is_wanted() && opal_common_adaptib_modex_hold();
+}
+
+void opal_common_adaptib_mca_report_end(void)
+{
+    if (holds) {
+        opal_common_adaptib_modex_drop();
+        holds = false;
+    }
+}
 
 int opal_common_adaptib_mca_report_publish(void *context, const void *data, size_t size)
 {
