@@ -32,9 +32,9 @@
 //   the spectrum, buffer i used i times, i from 1 to 1000: at least 12.7 % at 8 KiB, with buffers
 //   back to back and on pages of their own
 //   no reuse: at most 1 % loss at any size
-//   broadcast of 4 processes: blocking at least 25 % at 8 KiB and no loss at shorter ones, at 1 KiB
-//   of which the last process is the one whose message waited for the root's acknowledgment; at once
-//   at least 20 % at 8 KiB, and 8 %
+//   broadcast of 4 processes: blocking at least 25 % at 8 KiB, and no loss at shorter ones; there
+//   the last message is the one that waited for the root's acknowledgment. At once at least 20 % at
+//   8 KiB, and 8 % at shorter ones
 #include <algorithm>
 #include <array>
 #include <memory>
