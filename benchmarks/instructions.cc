@@ -4,11 +4,14 @@
 // shared memory: no step waits, so the counts repeat exactly.
 //
 //     adaptib_bench_instructions
+//     adaptib_bench_instructions --trace    the same with a trace of each core (parameter `trace`)
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "protocol/ring_sends.h"
+#include "stats/trace.h"
 #include "unit/core/cores.h"
 #include "unit/core/window.h"
 
@@ -21,16 +24,15 @@ constexpr int kSteps = 4096;
 constexpr int kInFlight = 16; // messages that fit the ring
 constexpr Bytes kShort = 8;
 constexpr Bytes kLong = 4096;
-constexpr Bytes kSegment = 64 * kMiB; // valgrind has little address space
+constexpr Bytes kSegment = 64 * kMiB;  // valgrind has little address space
+constexpr std::size_t kEvents = 65536; // default of the parameter trace_events
 
 struct Bench {
-    Options options = [] {
-        Options made;
-        made.parameters.connect_threshold = 0;
-        made.parameters.shm_segment_max = kSegment;
-        return made;
-    }();
-    Cores world{2, options};
+    const MonotonicClock clock;
+    std::array<Trace, 2> traces{Trace{clock, kEvents, TraceStamps::ticks},
+                                Trace{clock, kEvents, TraceStamps::ticks}};
+    Options options;
+    Cores world;
     Core& sender = world.core(0);
     Core& receiver = world.core(1);
     std::vector<std::byte> out = pattern(kLong, 1);
@@ -39,18 +41,36 @@ struct Bench {
     Peer* peer = nullptr;
     const Envelope envelope{0, 0, 7};
 
-    Bench() {
+    explicit Bench(bool traced) : options(make_options(traced)), world(2, options) {
         exchange(world, kShort, 64);
         peer = world.peer(0, 1);
         receiver.protocol().active().listen(
             [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
     }
+    Options make_options(bool traced);
 };
+
+Options Bench::make_options(bool traced) {
+    Options made;
+    made.parameters.connect_threshold = 0;
+    made.parameters.shm_segment_max = kSegment;
+    if (traced) {
+        made.traces = {&traces[0], &traces[1]};
+    }
+    return made;
+}
 
 // The counted functions. Each returns false if its step did not go the fast way.
 
 extern "C" [[gnu::noinline]] bool step_send(Bench& bench, Bytes bytes) {
     return RingSends::try_send(*bench.peer, bench.envelope, bench.out.data(), bytes);
+}
+
+// The interface to the components notes a message that has gone the fast way.
+extern "C" [[gnu::noinline]] bool step_note_sent(Bench& bench, Bytes bytes) {
+    note_event(bench.world.counters(0).trace, TraceKind::message_sent,
+               {.peer = bench.peer->contact.name, .value = bytes});
+    return true;
 }
 
 extern "C" [[gnu::noinline]] bool step_post(Bench& bench, TestRequest& request, Bytes bytes) {
@@ -112,6 +132,7 @@ bool messages(Bench& bench, Bytes bytes, bool posted, Send&& send, Arrival&& arr
         }
         for (int i = 0; i < kInFlight; ++i) {
             good = send() && good;
+            good = step_note_sent(bench, bytes) && good;
             good = arrival() && good;
         }
         settle(bench);
@@ -119,8 +140,8 @@ bool messages(Bench& bench, Bytes bytes, bool posted, Send&& send, Arrival&& arr
     return good;
 }
 
-bool all() {
-    Bench bench;
+bool all(bool traced) {
+    Bench bench(traced);
     const auto report = [](const char* what, bool good) {
         if (!good) {
             std::fprintf(stderr, "instructions: %s: not every step goes the fast way\n", what);
@@ -155,8 +176,8 @@ bool all() {
 
 } // namespace
 
-int main() {
-    if (!all()) {
+int main(int argc, char** argv) {
+    if (!all(argc > 1 && std::strcmp(argv[1], "--trace") == 0)) {
         return 1;
     }
     std::printf("%d steps of each kind\n", kSteps);

@@ -20,8 +20,8 @@ librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 python3-minimal     check asan tsan fuzz mpi mpi_tsan clients
-python3             bench study
-valgrind            instructions
+python3             bench study packages pages
+valgrind            instructions watched
 mpich               mpich
 libmpich-dev        mpich
 clang-format        check
@@ -49,7 +49,14 @@ perftest            hca vm
 ucx-utils           hca
 iproute2            vm
 debootstrap         chroot
+chromium            pages
+rpm                 dist
+rpmlint             dist
+mkdocs              pages
+libjs-bootstrap     pages
+libjs-jquery        pages
 debhelper           packages
+build-essential     packages
 dpkg-dev            packages
 fakeroot            packages
 lintian             packages

@@ -26,6 +26,7 @@ ADVISE = os.path.join(BUILD, "release", "simulator", "adaptib_advise")
 ROUTES = os.path.join(TOP, "simulator", "torture", "routes")
 LARGEST_PAGE = 5_000_000  # bytes, of 1,024 processes
 LONGEST = 10  # seconds for it, which takes one where nothing else runs
+LONGEST_SUMMARY = 5  # seconds for their summary, which takes half of one then
 MTL = ["--mca", "pml", "cm", "--mca", "mtl", "adaptib"]
 BTL = ["--mca", "pml", "ob1", "--mca", "btl", "adaptib,self"]
 failures = 0
@@ -156,18 +157,50 @@ def matrix(directory, work):
     check(tool(older)[0] == 0, "what an earlier version reported is shown")
 
 
-def large(directory, work):
-    """A job of 1,024 processes, made of one report."""
-    many, page = os.path.join(work, "many"), os.path.join(work, "many.html")
-    os.mkdir(many)
-    with open(os.path.join(directory, "rank-0.json"), encoding="utf-8") as file:
+def neighbors(rank):
+    """Of a process in a grid of 16 x 8 x 8 that is closed in each direction, and its shares."""
+    x, y, z = rank // 64, rank // 8 % 8, rank % 8
+    for dx, dy, dz, share in ((1, 0, 0, 1), (0, 1, 0, 2), (0, 0, 1, 4)):
+        for sign in (-1, 1):
+            yield ((x + sign * dx) % 16 * 64 + (y + sign * dy) % 8 * 8 + (z + sign * dz) % 8, share)
+    for bit in range(10):
+        yield rank ^ 1 << bit, 1 / 64
+
+
+def large_job(template, directory):
+    """Reports of 1,024 processes on 32 hosts that exchange with neighbors, made from a real one."""
+    os.mkdir(directory)
+    with open(template, encoding="utf-8") as file:
         data = json.load(file)
-    peer = data["peers"][0]
+    empty = {name: 0 for name in data["peers"][0]}
+    host = [f"node{rank // 32:02}" for rank in range(1024)]
     for rank in range(1024):
-        data["rank"], data["host"] = rank, f"node{rank // 32}"
-        data["peers"] = [dict(peer, rank=(rank + 2 ** k) % 1024) for k in range(10)]
-        with open(os.path.join(many, f"rank-{rank}.json"), "w", encoding="utf-8") as file:
+        peers = {}
+        for peer, share in neighbors(rank):
+            local = host[peer] == host[rank]
+            row = peers.setdefault(peer, dict(empty, job=data["job"], rank=peer, host=host[peer],
+                                              fabric="shm" if local else "verbs"))
+            row["ring_sent"] += 100
+            row["ring_sent_bytes"] += int(100 * 4096 * share)
+            row["rdma_read"] += 10
+            row["rdma_read_bytes"] += int(10 * 1048576 * share)
+        data.update(rank=rank, host=host[rank], peers=[peers[peer] for peer in sorted(peers)])
+        for name in ("ring_sent", "ring_sent_bytes", "rdma_read", "rdma_read_bytes"):
+            data["counters"][name]["value"] = sum(row[name] for row in data["peers"])
+        data["counters"]["paths_failed"]["value"] = data["counters"]["repairs"]["value"] = \
+            3 if rank // 32 == 7 else 0
+        with open(os.path.join(directory, f"rank-{rank}.json"), "w", encoding="utf-8") as file:
             json.dump(data, file)
+
+
+def large(directory, work):
+    many, page = os.path.join(work, "many"), os.path.join(work, "many.html")
+    large_job(os.path.join(directory, "rank-0.json"), many)
+    begin = time.monotonic()
+    status, text, complaints = tool(many)
+    seconds = time.monotonic() - begin
+    check(status == 0 and "1024 processes on 32 hosts" in text and seconds < LONGEST_SUMMARY,
+          f"a summary after {seconds:.2f} s:\n{text}{complaints}")
     begin = time.monotonic()
     status, _, complaints = tool("--html", page, many)
     check(status == 0 and time.monotonic() - begin < LONGEST, f"a large page: {complaints}")

@@ -60,31 +60,61 @@ Advice advice_on(const JobNetwork& network, const study::Pattern& pattern) {
     return advice;
 }
 
+// A fat tree with two ports a host, one in each of two adapters, and four LIDs a port.
+JobNetwork network_of_two_ports(std::vector<std::uint32_t> hosts) {
+    JobNetwork network;
+    network.machine = *sim::machine("connect-ib");
+    network.topology = sim::fat_tree(6, 6, 8, {.adapters = 2}, sim::links_of(network.machine), 2);
+    std::string error;
+    EXPECT_TRUE(sim::Routes::compute(network.topology, network.routes, error)) << error;
+    network.hosts = std::move(hosts);
+    return network;
+}
+
+constexpr std::string_view kTwoPorts = "two_ports";
+
 struct Case {
     const char* pattern;
-    const char* routes;
-    bool at_random; // hosts
+    const char* routes; // stored ones, or kTwoPorts
+    bool at_random;     // hosts
+    std::uint32_t ranks = kRanks;
+    Bytes bytes = kBytes;
 };
+
+JobNetwork network_of(const Case& of) {
+    std::vector<std::uint32_t> hosts =
+        of.at_random ? study::at_random(of.ranks, 1) : study::in_order(of.ranks);
+    return of.routes == kTwoPorts ? network_of_two_ports(std::move(hosts))
+                                  : network_of(of.routes, std::move(hosts));
+}
 
 class AdvisorStudies : public testing::TestWithParam<Case> {};
 
 TEST_P(AdvisorStudies, AdvisesTheBestFixedChoiceWithin3Percent) {
-    const auto [name, routes, at_random] = GetParam();
-    const JobNetwork network =
-        network_of(routes, at_random ? study::at_random(kRanks, 1) : study::in_order(kRanks));
-    const study::Pattern pattern = study::make_pattern(name, kRanks, kBytes, 1);
+    const JobNetwork network = network_of(GetParam());
+    const study::Pattern pattern =
+        study::make_pattern(GetParam().pattern, GetParam().ranks, GetParam().bytes, 1);
+    ASSERT_EQ(study::problem_of(pattern), "");
     const Advice advice = advice_on(network, pattern);
     double best = 0;
     double advised = 0;
+    std::string times;
     for (const Timed& each : advice.choices) {
         double seconds = 0;
         std::string error;
         ASSERT_TRUE(time_of(network, pattern, each.choice, seconds, error)) << error;
         best = best == 0 ? seconds : std::min(best, seconds);
         advised = each.choice == advice.chosen().choice ? seconds : advised;
+        times += each.choice.text() + ": " + std::to_string(1e3 * seconds) + " ms\n";
     }
     EXPECT_LE(advised, 1.03 * best) << advice.chosen().choice.text() << "\n"
-                                    << advice_text(advice, matrix_of(pattern), network);
+                                    << times << advice_text(advice, matrix_of(pattern), network);
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+    const Case& of = info.param;
+    return std::string(of.pattern) + "_" + of.routes + (of.at_random ? "_at_random" : "_in_order") +
+           "_" + std::to_string(of.ranks) + "_" + std::to_string(of.bytes / kKiB) + "KiB";
 }
 
 INSTANTIATE_TEST_SUITE_P(Patterns, AdvisorStudies,
@@ -94,10 +124,36 @@ INSTANTIATE_TEST_SUITE_P(Patterns, AdvisorStudies,
                                          Case{"alltoall", "lmc2_random", true},
                                          Case{"allgather", "lmc2_random", true},
                                          Case{"allreduce", "lmc2_random", true}),
-                         [](const auto& info) {
-                             return std::string(info.param.pattern) + "_" + info.param.routes +
-                                    (info.param.at_random ? "_at_random" : "_in_order");
-                         });
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(OneRank, AdvisorStudies,
+                         testing::Values(Case{"onetoall", "lmc2_random", true},
+                                         Case{"alltoone", "lmc2_random", true},
+                                         Case{"repeat", "lmc2_random", false},
+                                         Case{"onetoall", "lmc2_random", true, 64},
+                                         Case{"alltoone", "lmc2_random", true, 64}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Sizes, AdvisorStudies,
+                         testing::Values(Case{"allgather", "lmc2_random", true, 64},
+                                         Case{"allreduce", "lmc2_random", true, 48},
+                                         Case{"displaced_ring", "lmc2_random", true, 16, kMiB},
+                                         Case{"alltoall", "lmc2_random", true, 16, 64 * kKiB}),
+                         name_of);
+
+// These take minutes each: --gtest_also_run_disabled_tests.
+INSTANTIATE_TEST_SUITE_P(DISABLED_Sizes, AdvisorStudies,
+                         testing::Values(Case{"displaced_ring", "lmc2_random", false, 48},
+                                         Case{"alltoall", "lmc2_random", true, 64},
+                                         Case{"alltoall", "lmc3_random", true, 16}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Ports, AdvisorStudies,
+                         testing::Values(Case{"displaced_ring", kTwoPorts.data(), false, 16},
+                                         Case{"alltoall", kTwoPorts.data(), true, 16},
+                                         Case{"allgather", kTwoPorts.data(), true, 16},
+                                         Case{"onetoall", kTwoPorts.data(), true, 16}),
+                         name_of);
 
 TEST(Advisor, KnowsTheChoicesOfANetwork) {
     const auto texts = [](std::uint32_t ports, std::uint32_t lmc) {

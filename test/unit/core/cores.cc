@@ -66,6 +66,7 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.tight_ticks = options.tight_ticks;
         environment.random = &node.random;
         environment.watch_memory = [] { return true; };
+        node.counters.trace = options.traces.empty() ? nullptr : options.traces[i];
         environment.counters = &node.counters;
         if (!options.wire_versions.empty()) {
             environment.wire_version = options.wire_versions[i];

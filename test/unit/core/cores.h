@@ -83,6 +83,7 @@ struct Options {
     bool timed = false;           // costs are measured, by the clock below
     const bool* yields = nullptr; // as in Core::Environment; so is the next
     std::uint64_t tight_ticks = 0;
+    std::vector<Trace*> traces;          // of each node; empty: none has one
     std::optional<CopyCosts> copy_costs; // the nodes take these costs of copies for granted
     // Wraps each node's fabric, or the second one if there are two; empty: no wrapper.
     std::function<std::unique_ptr<Fabric>(std::size_t node, std::unique_ptr<Fabric>, const Clock&)>

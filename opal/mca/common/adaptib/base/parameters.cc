@@ -263,14 +263,21 @@ constexpr std::array kTable{
         "error if none can be used. shm: shared memory alone. verbs: RDMA devices alone, within a "
         "host as well."},
     opal_common_adaptib_parameter_t{
-        "if_include", kString, &g_parameters.if_include, "all", "", "all|device[:port],...", 3,
+        "if_include", kString, &g_parameters.devices.include, "all", "", "all|device[:port],...", 3,
         "RDMA devices or ports to use, in the order in which rails are numbered. all: every "
         "active port of InfiniBand or RoCE, the nearest to the process first. device[:port],...: "
         "those of a list like mlx_a,mlx_b:1, which may differ from host to host."},
     opal_common_adaptib_parameter_t{
-        "if_exclude", kString, &g_parameters.if_exclude, "none", "", "none|device[:port],...", 3,
+        "if_exclude", kString, &g_parameters.devices.exclude, "none", "", "none|device[:port],...",
+        3,
         "RDMA devices or ports not to use. none: no device is excluded. device[:port],...: those "
         "of a list as in if_include. Only one of if_include and if_exclude can be set."},
+    opal_common_adaptib_parameter_t{
+        "if_standby", kString, &g_parameters.devices.standby, "none", "", "none|device[:port],...",
+        4,
+        "RDMA devices or ports that stand by: they are connected, and carry nothing while another "
+        "one connects the same two processes. none: all carry traffic. device[:port],...: those "
+        "of a list as in if_include, the same on all hosts."},
     opal_common_adaptib_parameter_t{
         "gid_index", kInt, &g_parameters.gid_index, "-1", "index", "-1..255", 4,
         "RoCE: entry of a port's GID table by which the port is addressed. Negative: chosen among "
