@@ -19,13 +19,16 @@ namespace adaptib::sim {
 
 // The process's own time (its processor).
 struct ProcessorCosts {
-    Nanoseconds post{0};              // per work request posted
-    Nanoseconds post_receive{0};      // per receive posted
-    Nanoseconds poll_empty{0};        // per poll that finds nothing
-    Nanoseconds poll_completion{0};   // per completion taken
-    Nanoseconds signal{0};            // extra for a signaled work request: its completion entry
-    Nanoseconds copy_start{0};        // per copy of user data
-    BytesPerSecond copy_rate{};       // of the copied bytes
+    Nanoseconds post{0};            // per work request posted
+    Nanoseconds post_receive{0};    // per receive posted
+    Nanoseconds poll_empty{0};      // per poll that finds nothing
+    Nanoseconds poll_completion{0}; // per completion taken
+    Nanoseconds signal{0};          // extra for a signaled work request: its completion entry
+    Nanoseconds copy_start{0};      // per copy of user data
+    BytesPerSecond copy_rate{};     // of the copied bytes
+    // Whether puts from memory of the rail, and gets into it, cost a copy, too: that of bounce
+    // buffers and staging blocks. False in every model: studies set it.
+    bool stages = false;
     Nanoseconds registration{0};      // per memory region
     Nanoseconds registration_page{0}; // per page of 4 KiB of a region
     // Per queue pair created. 0 in every model, because it would hide all other costs of

@@ -235,13 +235,14 @@ void SimQueuePair::push(SimCompletionQueue& cq, const WorkCompletion& completion
     cq.push(completion, this, copied);
 }
 
-void SimQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status) {
+void SimQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
+                                 Bytes copied) {
     WorkCompletion completion;
     completion.wr_id = wr_id;
     completion.status = status;
     completion.kind = work_kind(opcode);
     completion.qp_number = number_;
-    push(send_cq_, completion, 0);
+    push(send_cq_, completion, copied);
 }
 
 void SimQueuePair::complete_receive(const WorkCompletion& completion, Bytes copied) {
@@ -369,6 +370,17 @@ Status SimQueuePair::check_list(const SendWork& work, Bytes& length) const {
                         length);
 }
 
+Bytes SimQueuePair::staged(std::span<const Gather> pieces) const {
+    Bytes bytes = 0;
+    if (machine_.processor.stages) [[unlikely]] {
+        for (const Gather& piece : pieces) {
+            const bool inside = rail_.regions().is_allocated(piece.address, piece.length);
+            bytes += inside ? piece.length : 0;
+        }
+    }
+    return bytes;
+}
+
 // Charges the copy, too, if the process has copied the message into memory of the rail, or
 // publishes it. Of a published message in several pieces, it has written only the first and the
 // last one.
@@ -386,6 +398,8 @@ Nanoseconds SimQueuePair::post(const SendWork& work) {
                           ? entry.length
                           : 0;
         }
+    } else if ((work.flags & kInline) == 0 && work.opcode == Opcode::write) {
+        copied = staged({work.gather, work.gather_count});
     }
     process().charge(machine_.processor.post);
     if (wants_completion(work.flags)) {

@@ -84,7 +84,11 @@ protected:
     void fatal();
     void enter_error();
 
-    void complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status);
+    // `copied`: bytes that the process copies when it takes the completion.
+    void complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status, Bytes copied = 0);
+    // Returns how many of the bytes are in memory of the rail, from or into which the process
+    // copies them, if such copies of puts and gets cost time.
+    Bytes staged(std::span<const Gather> pieces) const;
     bool wants_completion(std::uint32_t flags) const {
         return signal_all_ || (flags & kSignaled) != 0;
     }

@@ -95,10 +95,11 @@ void RcQueuePair::finish_first(WorkStatus status) {
     }
     const std::uint64_t wr_id = request.work.wr_id;
     const Opcode opcode = request.work.opcode;
+    const Bytes copied = opcode == Opcode::read ? staged(request.list()) : 0;
     const bool told = status != WorkStatus::success || wants_completion(request.work.flags);
     requests_.pop();
     if (told) {
-        complete_send(wr_id, opcode, status);
+        complete_send(wr_id, opcode, status, copied);
     }
 }
 

@@ -4,6 +4,7 @@
 // May touch: base/, fabric/work.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -82,6 +83,14 @@ public:
             allocated += region->allocated ? entry.length : 0;
         }
         return true;
+    }
+
+    // Returns true if the rail has allocated the memory, whatever region a request names it by.
+    bool is_allocated(const void* memory, Bytes bytes) const {
+        const auto address = reinterpret_cast<std::uintptr_t>(memory);
+        return std::any_of(entries_.begin(), entries_.end(), [&](const Region& region) {
+            return region.length != 0 && region.allocated && region.covers(address, bytes);
+        });
     }
 
 private:

@@ -57,9 +57,12 @@ struct OneSidedPair::Side {
 
 OneSidedPair::OneSidedPair(const Study& study, const sim::MachineModel& machine,
                            const sim::HostModel& host,
-                           const std::function<void(Parameters&)>& parameters, std::uint64_t seed)
-    : study_(study) {
+                           const std::function<void(Parameters&)>& parameters, std::uint64_t seed,
+                           const std::function<GatherCosts()>& costs)
+    : study_(study), registered_(!costs) {
     sim::RanksOptions options;
+    options.keeps_registrations = !registered_;
+    options.gather_costs = costs;
     options.seed = options.world.seed = seed;
     options.world.machine = machine;
     options.world.topology = sim::crossbar(2, host, sim::links_of(machine));
@@ -116,7 +119,8 @@ void OneSidedPair::start(std::size_t rank, const std::vector<Operation>& operati
         at += bytes;
         bool complete = false;
         const Status status = ranks_->core(rank).protocol().one_sided().start(
-            *ranks_->peer(rank, 1 - rank), what, &side.known, request.user, complete);
+            *ranks_->peer(rank, 1 - rank), what, registered_ ? &side.known : nullptr, request.user,
+            complete);
         if (!status.ok()) {
             study_.fail(std::string("an operation is refused: ") + reason_text(status.reason()));
         }

@@ -31,9 +31,12 @@ std::vector<OneSidedHosts> one_sided_hosts();
 
 class OneSidedPair {
 public:
-    // Ends the program if the world cannot start.
+    // Ends the program if the world cannot start. The origin's memory is registered, unless `costs`
+    // are given: then it is as Open MPI's osc/rdma passes it, and a small operation is copied until
+    // its buffer is worth a registration by these costs (memory/frequent_buffers.h).
     OneSidedPair(const Study& study, const sim::MachineModel& machine, const sim::HostModel& host,
-                 const std::function<void(Parameters&)>& parameters, std::uint64_t seed);
+                 const std::function<void(Parameters&)>& parameters, std::uint64_t seed,
+                 const std::function<GatherCosts()>& costs = {});
     ~OneSidedPair();
 
     struct Operation {
@@ -51,6 +54,7 @@ private:
     void start(std::size_t rank, const std::vector<Operation>& operations);
 
     const Study& study_;
+    const bool registered_; // the origin's memory
     std::unique_ptr<sim::Ranks> ranks_;
     std::vector<std::unique_ptr<Side>> sides_;
 };

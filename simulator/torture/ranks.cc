@@ -67,6 +67,7 @@ bool Ranks::start(std::string& text) {
         environment.random = &rank.random;
         environment.maps_sources = options_.maps_sources;
         environment.measure = options_.measure;
+        environment.gather_costs = options_.gather_costs;
         environment.watch_memory = [this] { return options_.keeps_registrations; };
         if (options_.trace_events > 0) {
             rank.trace =

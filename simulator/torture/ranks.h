@@ -43,6 +43,8 @@ struct RanksOptions {
     // Registrations are kept after use. The memory that is sent and received stays mapped.
     bool keeps_registrations = false;
     MeasureOptions measure; // Core::Environment
+    // Core::Environment: costs of copied and gathered messages; empty: assumed.
+    std::function<GatherCosts()> gather_costs;
     std::uint64_t seed = 1;
     // Cost of polling a ring in each pass of progress, whether or not it holds a message. On
     // average a message is found in the middle of a pass.

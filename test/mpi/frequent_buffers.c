@@ -2,14 +2,17 @@
 /*
  * Buffers that are sent again and again: each is overwritten as soon as MPI gives it back, and the
  * receiver checks every byte. Non-blocking, blocking and persistent sends, broadcasts, requests
- * that are freed; buffers on the heap, on the stack, in read-only pages, and in memory that is
- * unmapped, discarded or moved between two sends; a communicator that asserts reuse.
+ * that are freed or cancelled; buffers on the heap, on the stack, in read-only pages, in memory
+ * that is unmapped, discarded or moved between two sends, and in pages that a forked child has,
+ * too; a communicator that asserts reuse.
  */
 #define _GNU_SOURCE
 #include "check.h"
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     ROUNDS = 60,
@@ -151,6 +154,41 @@ static void freed(unsigned char *const *out)
     }
 }
 
+/* A send cannot be cancelled: each ends as usual, and its buffer is overwritten then. */
+static void cancelled(unsigned char *const *out)
+{
+    static unsigned char in[WINDOW][8192];
+
+    for (int round = 0; round < ROUNDS; ++round) {
+        const size_t bytes = sizes[round % SIZES];
+        MPI_Request receives[WINDOW];
+        MPI_Request requests[WINDOW];
+
+        for (int i = 0; i < WINDOW; ++i) {
+            MPI_Irecv(in[i], (int) bytes, MPI_BYTE, peer, i, MPI_COMM_WORLD, &receives[i]);
+        }
+        for (int i = 0; i < WINDOW; ++i) {
+            fill(out[i], bytes, key(check_rank, bytes, round, i));
+            MPI_Isend(out[i], (int) bytes, MPI_BYTE, peer, i, MPI_COMM_WORLD, &requests[i]);
+            MPI_Cancel(&requests[i]);
+        }
+        for (int i = 0; i < WINDOW; ++i) {
+            MPI_Status status;
+            int flag = 1;
+
+            MPI_Wait(&requests[i], &status);
+            MPI_Test_cancelled(&status, &flag);
+            CHECK(!flag, "a send of %zu bytes was cancelled", bytes);
+            memset(out[i], GARBAGE, bytes);
+        }
+        MPI_Waitall(WINDOW, receives, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < WINDOW; ++i) {
+            CHECK_BYTES(in[i], bytes, key(peer, bytes, round, i),
+                        "a send that was to be cancelled");
+        }
+    }
+}
+
 static void broadcasts(unsigned char *buffer)
 {
     for (int round = 0; round < ROUNDS; ++round) {
@@ -261,6 +299,36 @@ static void asserted(unsigned char *const *out)
     MPI_Comm_free(&comm);
 }
 
+/* A child that lives on shares the pages of the buffer until one of them writes: the parent goes on
+ * to send from its own. */
+static void forked(unsigned char *out)
+{
+    for (int round = 0; round < 4; ++round) {
+        const size_t bytes = sizes[round % SIZES + 2];
+        int end[2];
+        pid_t child;
+
+        exchange(out, bytes, 3 * round, "before a fork");
+        CHECK(0 == pipe(end), "pipe");
+        child = fork();
+        CHECK(child >= 0, "fork");
+        if (child == 0) {
+            char byte;
+
+            close(end[1]);
+            memset(out, round, bytes);
+            while (read(end[0], &byte, 1) > 0) {
+            }
+            _exit(0);
+        }
+        close(end[0]);
+        exchange(out, bytes, 3 * round + 1, "beside a child");
+        exchange(out, bytes, 3 * round + 2, "beside a child, again");
+        close(end[1]);
+        CHECK(child == waitpid(child, NULL, 0), "waitpid");
+    }
+}
+
 static void read_only(void)
 {
     unsigned char *const at = map_at(NULL);
@@ -294,10 +362,12 @@ int main(int argc, char **argv)
         blocking(out[0]);
         persistent(out);
         freed(out);
+        cancelled(out);
         on_the_stack();
         remapped();
         allocated_anew();
         read_only();
+        forked(out[2]);
     }
     broadcasts(out[1]);
     asserted(out);
