@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Directories to which `make install` copies the components, the common library beside them (they
-# find it by $ORIGIN) and the help texts; the programs go to the same place, or to DIR/bin:
+# find it by $ORIGIN); the programs go to the same place, or to DIR/bin:
 #   nothing given                $HOME/.openmpi/components, which Open MPI searches by default
 #   --prefix=DIR                 DIR/lib/openmpi
 #   --with-component-dir=DIR     DIR
@@ -28,8 +28,6 @@ AC_DEFUN([ADAPTIB_INSTALL_DIRS], [
           [adaptib_tool_dir='${bindir}'])
     AC_SUBST([ompilibdir], [$adaptib_component_dir])
     AC_SUBST([opallibdir], [$adaptib_component_dir])
-    AC_SUBST([ompidatadir], [$adaptib_component_dir])
-    AC_SUBST([opaldatadir], [$adaptib_component_dir])
     AC_SUBST([OPAL_TOP_BUILDDIR], ['$(abs_top_builddir)'])
     AC_SUBST([OMPI_TOP_BUILDDIR], ['$(abs_top_builddir)'])
 ])

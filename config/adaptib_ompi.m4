@@ -6,6 +6,7 @@
 #   adaptib_mpi_CPPFLAGS    mpi.h alone, for MPI programs
 #   adaptib_mpi_LIBS        libmpi, libopen-pal
 #   adaptib_ompi_CFLAGS     compiler flags that its inline functions need
+# and sets adaptib_ompi_accelerator to yes if it has the framework `accelerator` (5.0).
 # Packages of Open MPI 5 may lack internal headers that their other headers include (Debian 13's
 # does); configure then takes them from a source tree of the same version (--with-ompi-source).
 
@@ -34,6 +35,7 @@ AC_DEFUN([ADAPTIB_OMPI], [
     adaptib_ompi_version=
     adaptib_ompi_pkglibdir=
     adaptib_ompi_libdirs=
+    adaptib_ompi_accelerator=no
     adaptib_ompi_CPPFLAGS=
     AS_IF([test -z "$adaptib_ompi_info" || test ! -x "$adaptib_ompi_info"],
           [AS_CASE([$with_ompi],
@@ -126,6 +128,8 @@ AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
                [#include "opal_config.h"])
            AC_CHECK_HEADERS([opal/mca/pmix/pmix-internal.h opal/mca/pmix/pmix.h],
                [adaptib_pmix_header=$ac_header; break], [], [#include "opal_config.h"])
+           AC_CHECK_HEADER([opal/mca/accelerator/accelerator.h],
+               [adaptib_ompi_accelerator=yes], [], [#include "opal_config.h"])
            AS_IF([test -z "$adaptib_pmix_header"],
                [ADAPTIB_MISSING([a usable Open MPI interface to PMIx (opal/mca/pmix)], [libpmix-dev])])
            LIBS="$adaptib_mpi_LIBS $LIBS"

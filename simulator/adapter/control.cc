@@ -29,7 +29,7 @@ constexpr EventName kEventNames[] = {
 
 int usage() {
     std::fprintf(stderr, "usage: adaptib_hca_control HOST/DEVICE:PORT "
-                         "down|up|silent|loss MILLIONTHS|event NAME\n");
+                         "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|event NAME\n");
     return 2;
 }
 
@@ -51,7 +51,27 @@ int find_port(const Topology& topology, const std::string& name) {
         topology.devices[static_cast<std::size_t>(device)].ports[index - 1].number);
 }
 
-int act(Shared& shared, unsigned port, const std::string& what, const char* argument) {
+// Number in an argument, or a default where there is none.
+std::uint32_t number(const char* argument, std::uint32_t none = 0) {
+    return argument == nullptr ? none
+                               : static_cast<std::uint32_t>(std::strtoul(argument, nullptr, 10));
+}
+
+// Delays the packets to one of the port's LIDs, or to all.
+int set_delay(PortState& state, const char* microseconds, const char* path) {
+    const std::uint32_t first = number(path);
+    if (first >= kPortPaths) {
+        return usage();
+    }
+    const std::uint32_t end = path == nullptr ? kPortPaths : first + 1;
+    for (std::uint32_t each = first; each < end; ++each) {
+        state.delay[each] = number(microseconds);
+    }
+    return 0;
+}
+
+int act(Shared& shared, unsigned port, const std::string& what, const char* argument,
+        const char* second) {
     PortState& state = shared.state().ports[port];
     if (what == "down" || what == "up") {
         state.down = what == "down" ? 1 : 0;
@@ -67,8 +87,11 @@ int act(Shared& shared, unsigned port, const std::string& what, const char* argu
         return usage();
     }
     if (what == "loss") {
-        state.loss = static_cast<std::uint32_t>(std::strtoul(argument, nullptr, 10));
+        state.loss = number(argument);
         return 0;
+    }
+    if (what == "delay") {
+        return set_delay(state, argument, second);
     }
     for (const EventName& event : kEventNames) {
         if (what == "event" && std::strcmp(argument, event.name) == 0) {
@@ -91,7 +114,8 @@ int control(int argc, char** argv) {
         return 1;
     }
     Shared shared(shared_path(path));
-    return act(shared, static_cast<unsigned>(port), argv[2], argc > 3 ? argv[3] : nullptr);
+    return act(shared, static_cast<unsigned>(port), argv[2], argc > 3 ? argv[3] : nullptr,
+               argc > 4 ? argv[4] : nullptr);
 }
 
 } // namespace

@@ -4,13 +4,18 @@
 // An initiator is the requester of a reliable connection that changes its target: it connects anew
 // once all answers of the target before are there. Each of its packets names the connection and its
 // first packet number, so that any of them connects. A target serves each initiator by a session, a
-// responder of its own.
+// responder of its own. An initiator that changes its target, or has had nothing to do for a while,
+// disconnects, which ends the session; a target that serves as many initiators as it can
+// (dc_initiators of the topology file) refuses others until then, and they try again.
 #include <cstring>
 
 #include "engine.h"
 
 namespace adaptib::hca {
 namespace {
+
+constexpr std::int64_t kIdleInitiator = 1'000'000;     // ns until it disconnects
+constexpr std::int64_t kLostInitiator = 4'000'000'000; // ns until its session makes room
 
 bool same_path(const ibv_ah_attr& a, const ibv_ah_attr& b) {
     return a.dlid == b.dlid && a.src_path_bits == b.src_path_bits && a.sl == b.sl &&
@@ -45,6 +50,7 @@ bool QueuePair::follow(const SendWork& work) {
     if (requester.index > 0) {
         return false;
     }
+    disconnect();
     attributes.ah_attr = to.path;
     attributes.dest_qp_num = to.target;
     remote_key_ = to.key;
@@ -66,8 +72,20 @@ void QueuePair::handle_dynamic(const PacketHeader& packet, const std::uint8_t* p
     if (!packet.has(kDynamic) || packet.access_key != access_key) {
         return;
     }
+    const auto found = sessions_.find(packet.source_qpn);
+    const bool known = found != sessions_.end();
+    if (packet.kind == PacketKind::disconnect) {
+        if (known && found->second->session_ == packet.session) {
+            end_session(packet.source_qpn);
+        }
+        return;
+    }
+    const std::int64_t now = now_ns();
+    if (!known && !has_room_for_session(now)) {
+        refuse_session(packet);
+        return;
+    }
     std::unique_ptr<QueuePair>& session = sessions_[packet.source_qpn];
-    const bool known = session != nullptr;
     const auto later = static_cast<std::int32_t>(packet.session - (known ? session->session_ : 0));
     if (known && later < 0) {
         return;
@@ -80,7 +98,63 @@ void QueuePair::handle_dynamic(const PacketHeader& packet, const std::uint8_t* p
         session = std::make_unique<QueuePair>(engine_, ex.qp_base.pd, init, ex.qp_base.qp_num);
         session->serve(*this, packet);
     }
+    session->used_at_ = now;
     session->handle(packet, payload);
+}
+
+// Leaves the present target, all of whose answers are there.
+void QueuePair::disconnect() {
+    if (!connected_) {
+        return;
+    }
+    connected_ = false;
+    if (engine_.port_silent(port(attributes.port_num).number)) {
+        return;
+    }
+    PacketHeader header;
+    header.kind = PacketKind::disconnect;
+    add_session(header);
+    static_cast<void>(transmit(header, nullptr)); // without room it is lost
+}
+
+// Disconnects an initiator that has had nothing to do for a while.
+void QueuePair::leave_if_idle(std::int64_t now) {
+    if (!requester.work.empty()) {
+        used_at_ = now;
+    } else if (connected_ && now - used_at_ > kIdleInitiator) {
+        disconnect();
+    }
+}
+
+void QueuePair::end_session(std::uint32_t initiator) {
+    const auto found = sessions_.find(initiator);
+    found->second->return_receive();
+    engine_.unschedule(found->second.get());
+    sessions_.erase(found);
+}
+
+// Ends the session of an initiator that has vanished if there is no room otherwise.
+bool QueuePair::has_room_for_session(std::int64_t now) {
+    const unsigned most = context().device->description->dc_initiators;
+    if (most == 0 || sessions_.size() < most) {
+        return true;
+    }
+    for (const auto& [initiator, session] : sessions_) {
+        if (now - session->used_at_ > kLostInitiator) {
+            end_session(initiator);
+            return true;
+        }
+    }
+    return false;
+}
+
+void QueuePair::refuse_session(const PacketHeader& packet) {
+    QueuePair none(engine_, ex.qp_base.pd, init, ex.qp_base.qp_num);
+    none.serve(*this, packet);
+    // The number before it is acknowledged.
+    none.answer(PacketKind::ack, packet.session_psn, Syndrome::busy);
+    none.send_answer(none.responder.answers.front());
+    engine_.unschedule(&none);
 }
 
 // Begins to serve the connection that the packet names.
@@ -106,6 +180,7 @@ void QueuePair::return_receive() {
 }
 
 void QueuePair::end_sessions() {
+    disconnect();
     for (const auto& [number, session] : sessions_) {
         session->return_receive();
         engine_.unschedule(session.get());

@@ -155,12 +155,13 @@ std::int64_t Engine::idle_time(std::int64_t now) const {
     if (!kept_.empty() || !scheduled_.empty()) {
         return 50'000;
     }
+    const std::int64_t due = late_.empty() ? now + 100'000'000 : late_.next_due();
     for (const auto& [number, qp] : queue_pairs_) {
         if (qp->waits()) {
-            return std::max<std::int64_t>(timers_at_ - now, 20'000);
+            return std::max<std::int64_t>(std::min(due, timers_at_) - now, 20'000);
         }
     }
-    return 100'000'000;
+    return std::max<std::int64_t>(due - now, 20'000);
 }
 
 void Engine::progress_if_free() {
@@ -182,6 +183,13 @@ void Engine::progress() {
         }
         handle(*slot);
         shared_->pop(process_);
+    }
+    if (!late_.empty()) {
+        late_.release(now_ns(), [this](const PacketHeader& packet, const std::uint8_t* payload) {
+            if (!port_down(packet.target_port) && !port_silent(packet.target_port)) {
+                deliver(packet, payload);
+            }
+        });
     }
     if (!kept_.empty()) {
         flush_kept();
@@ -212,11 +220,28 @@ void Engine::handle(const Slot& slot) {
         (loss != 0 && random_() % 1'000'000 < loss)) {
         return;
     }
+    const std::int64_t late = lateness(packet);
+    if (late > 0 || late_.holds_before(packet)) {
+        late_.hold(packet, slot.payload.data(), now_ns() + late);
+        return;
+    }
+    deliver(packet, slot.payload.data());
+}
+
+// Nanoseconds by which this packet comes late.
+std::int64_t Engine::lateness(const PacketHeader& packet) {
+    const PortDescription& port = *topology.ports[packet.target_port];
+    const unsigned path = port.ethernet ? 0 : (packet.target_lid - port.lid) % kPortPaths;
+    const std::uint32_t most = ports()[packet.target_port].delay[path].load();
+    return most == 0 ? 0 : static_cast<std::int64_t>(random_() % (most + 1)) * 1000;
+}
+
+void Engine::deliver(const PacketHeader& packet, const std::uint8_t* payload) {
     const PortDescription& port = *topology.ports[packet.target_port];
     const auto found = queue_pairs_.find(packet.target_qpn);
     if (found != queue_pairs_.end() && packet.payload <= port.active_mtu &&
         found->second->uses(packet.target_port)) {
-        found->second->handle(packet, slot.payload.data());
+        found->second->handle(packet, payload);
     }
 }
 

@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "late_packets.h"
 #include "queue_pair.h"
 #include "shared.h"
 
@@ -77,6 +78,8 @@ private:
     Engine(Topology read, unsigned host, const std::string& path);
     void run();
     void handle(const Slot& slot);
+    std::int64_t lateness(const PacketHeader& packet);
+    void deliver(const PacketHeader& packet, const std::uint8_t* payload);
     void flush_kept();
     void fabric_events();
     void fabric_event(unsigned port, ibv_event_type type);
@@ -92,6 +95,7 @@ private:
     std::unordered_map<std::uint32_t, QueuePair*> queue_pairs_;
     std::unordered_map<std::uint32_t, MemoryRegion*> regions_;
     std::unordered_map<unsigned, std::deque<Kept>> kept_; // by process
+    LatePackets late_;
     std::vector<QueuePair*> scheduled_;
     std::minstd_rand random_;
     std::uint32_t next_number_ = 0;

@@ -26,7 +26,8 @@ enum class PacketKind : std::uint8_t {
     ack,
     read_response,
     atomic_response,
-    migration, // says only where its sender is with path migration
+    migration,  // says only where its sender is with path migration
+    disconnect, // a dynamically connected initiator leaves its target
 };
 
 // Syndromes of an acknowledgement (IBA 9.7.5.2.8).
@@ -37,6 +38,7 @@ enum class Syndrome : std::uint8_t {
     invalid_request,
     remote_access_error,
     remote_operational_error,
+    busy, // CNAK of mlx5: a DC target serves as many initiators as it can; try again
 };
 
 enum PacketFlags : std::uint8_t {

@@ -92,6 +92,9 @@ int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
 }
 
 int QueuePair::check_move(const ibv_qp_attr&, int mask, ibv_qp_state from, ibv_qp_state to) const {
+    if (from == IBV_QPS_ERR && to == IBV_QPS_RESET && !context().device->description->reusable) {
+        return EINVAL;
+    }
     if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) {
         return (mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE)) == 0 ? 0 : EINVAL;
     }
@@ -208,6 +211,7 @@ void QueuePair::enter(ibv_qp_state from, ibv_qp_state to, int) {
 }
 
 void QueuePair::reset() {
+    disconnect();
     requester = {};
     responder = {};
     receives_.clear();

@@ -191,6 +191,11 @@ private:
     void add_session(PacketHeader& header) const;
     void handle_dynamic(const PacketHeader& packet, const std::uint8_t* payload);
     void serve(const QueuePair& target, const PacketHeader& packet);
+    void disconnect();
+    void leave_if_idle(std::int64_t now);
+    void end_session(std::uint32_t initiator);
+    bool has_room_for_session(std::int64_t now);
+    void refuse_session(const PacketHeader& packet);
     void return_receive();
 
     // datagram.cc
@@ -217,6 +222,7 @@ private:
     std::uint32_t session_ = 0;
     std::uint32_t session_psn_ = 0;
     bool connected_ = false;
+    std::int64_t used_at_ = 0; // ns, of an initiator's connection or of a session
     std::uint64_t remote_key_ = 0;
     // Of a target, by the initiator's number.
     std::unordered_map<std::uint32_t, std::unique_ptr<QueuePair>> sessions_;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kWindow = 64; // packets that may wait for an acknowledgement
 constexpr unsigned kAckEvery = 16;
+constexpr std::int64_t kBusyPause = 200'000; // ns, until an initiator tries a busy target again
 
 // Waits that the RNR timer codes mean, in units of 10 us (IBA vol. 1, table 45).
 constexpr std::uint32_t kRnrTimers[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
@@ -91,7 +92,10 @@ bool QueuePair::unsent() const {
                                           requester.index < requester.work.size());
 }
 
-bool QueuePair::waits() const { return requester.deadline != 0 || requester.rnr_until != 0; }
+bool QueuePair::waits() const {
+    return requester.deadline != 0 || requester.rnr_until != 0 ||
+           (connected_ && state() == IBV_QPS_RTS);
+}
 
 void QueuePair::pump() {
     if (attributes.port_num == 0 || engine_.port_silent(port(attributes.port_num).number)) {
@@ -330,6 +334,11 @@ void QueuePair::negative(const PacketHeader& packet) {
         requester.deadline = 0;
         requester.rnr_until = now_ns() + std::int64_t{kRnrTimers[packet.rnr_timer & 31]} * 10'000;
         return;
+    case Syndrome::busy:
+        go_back();
+        requester.deadline = 0;
+        requester.rnr_until = now_ns() + kBusyPause;
+        return;
     case Syndrome::sequence_error: retry(); return;
     case Syndrome::invalid_request: fail(IBV_WC_REM_INV_REQ_ERR); return;
     case Syndrome::remote_access_error: fail(IBV_WC_REM_ACCESS_ERR); return;
@@ -362,6 +371,7 @@ void QueuePair::check_timers(std::int64_t now) {
     if (unsent()) {
         pump();
     }
+    leave_if_idle(now);
 }
 
 void QueuePair::handle_read_response(const PacketHeader& packet, const std::uint8_t* payload) {

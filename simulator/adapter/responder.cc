@@ -25,9 +25,26 @@ bool is_request(PacketKind kind) {
     }
 }
 
+// A read and a write of their own, between which the processor may write: atomic only with other
+// operations of the adapter, since the engine has a lock.
+std::uint64_t perform_in_steps(PacketKind kind, std::uint64_t* value, const PacketHeader& packet) {
+    const std::uint64_t old = __atomic_load_n(value, __ATOMIC_SEQ_CST);
+    sched_yield();
+    if (kind == PacketKind::fetch_add) {
+        __atomic_store_n(value, old + packet.swap_or_add, __ATOMIC_SEQ_CST);
+    } else if (old == packet.compare_or_old) {
+        __atomic_store_n(value, packet.swap_or_add, __ATOMIC_SEQ_CST);
+    }
+    return old;
+}
+
 // Atomic towards the processor as well: the queue pairs of a host may be in several processes.
-std::uint64_t perform(PacketKind kind, std::uint8_t* memory, const PacketHeader& packet) {
+std::uint64_t perform(PacketKind kind, std::uint8_t* memory, const PacketHeader& packet,
+                      bool in_steps) {
     auto* const value = reinterpret_cast<std::uint64_t*>(memory);
+    if (in_steps) {
+        return perform_in_steps(kind, value, packet);
+    }
     if (kind == PacketKind::fetch_add) {
         return __atomic_fetch_add(value, packet.swap_or_add, __ATOMIC_SEQ_CST);
     }
@@ -299,7 +316,8 @@ bool QueuePair::execute_atomic(const PacketHeader& packet) {
         refuse(packet, Syndrome::remote_access_error);
         return false;
     }
-    const std::uint64_t old = perform(packet.kind, memory, packet);
+    const std::uint64_t old =
+        perform(packet.kind, memory, packet, context().device->description->split_atomics);
     responder.atomics.push_back({packet.psn, old});
     if (responder.atomics.size() > attributes.max_dest_rd_atomic) {
         responder.atomics.pop_front();

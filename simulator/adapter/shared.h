@@ -26,6 +26,7 @@ namespace adaptib::hca {
 inline constexpr unsigned kProcesses = 128; // number 0 is nobody's: queue pairs 0 and 1 are special
 inline constexpr unsigned kInboxSlots = 256;
 inline constexpr unsigned kEvents = 1024;
+inline constexpr unsigned kPortPaths = 8; // LIDs of a port at most
 
 struct Slot {
     PacketHeader header;
@@ -48,6 +49,8 @@ struct PortState {
     std::atomic<std::uint8_t> down;
     std::atomic<std::uint8_t> silent; // its device does nothing any more, and says nothing
     std::atomic<std::uint32_t> loss;  // packets of a million that vanish on arrival
+    // Microseconds by which a packet to each of the port's LIDs is late at most; 0: it is in time.
+    std::array<std::atomic<std::uint32_t>, kPortPaths> delay;
 };
 
 // An asynchronous event (an ibv_event_type) of a port, numbered from 1.

@@ -235,6 +235,12 @@ private:
             device.max_srq = limit(value, 0);
         else if (key == "dc")
             device.dc = number(value, 1) != 0;
+        else if (key == "dc_initiators")
+            device.dc_initiators = number(value, kLimit);
+        else if (key == "split_atomics")
+            device.split_atomics = number(value, 1) != 0;
+        else if (key == "reusable")
+            device.reusable = number(value, 1) != 0;
         else if (key == "in_order")
             device.data_in_order = number(value, 1) != 0;
         else if (key == "scrambled_writes")

@@ -55,6 +55,9 @@ struct DeviceDescription {
     int max_cqe = 262144;
     int max_srq = 1024;            // 0: none
     bool dc = false;               // libmlx5 says that it drives the device
+    unsigned dc_initiators = 0;    // that a DC target serves at a time; 0: any number
+    bool split_atomics = false;    // atomics are not atomic with the processor
+    bool reusable = true;          // an errored queue pair can be reset
     bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
     unsigned scrambled_writes = 0; // number of the packet of a write that is placed last; 0: none
     std::vector<PortDescription> ports;

@@ -11,7 +11,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import chart  # noqa: E402
 
 # Colors, by the order in which a study first names its series.
-PALETTE = ("#0b5cad", "#d9822b", "#12a096", "#8f4fbf", "#c23030", "#66727f", "#a3a61d", "#2f3b47")
+PALETTE = ("#0b5cad", "#d9822b", "#12a096", "#8f4fbf", "#c23030", "#66727f", "#a3a61d", "#2f3b47",
+           "#e377c2")
 
 
 def colors_of(panels):

@@ -147,7 +147,7 @@ FlowRanks::Pair& FlowRanks::pair(std::uint32_t receiver, std::uint32_t sender) {
         return *known;
     }
     known = std::make_unique<Pair>();
-    known->scheduler = options_.make(options_.scheduler);
+    known->scheduler = make_scheduler(options_.scheduler);
     const sim::Topology& topology = network_->topology();
     const auto host_of = [&](std::uint32_t rank) -> const sim::Host& {
         const sim::PortIndex port = ranks_[rank].first_port;

@@ -43,8 +43,6 @@ struct FlowOptions {
     sim::Routes routes;
     std::uint32_t paths = 1; // to a peer, from each port: path k goes to base LID + k modulo 2^lmc
     SchedulerOptions scheduler;
-    // Makes each pair's scheduler; another function than this one tries a policy of its own.
-    std::unique_ptr<Scheduler> (*make)(const SchedulerOptions&) = make_scheduler;
     Bytes eager_limit = 4096;
     OpKind op_kind = OpKind::collective;
 };

@@ -75,6 +75,10 @@ hca_faults=(
     "dc_endpoints|dc=1||0||$hca_dc --mca opal_common_adaptib_endpoints 2"
     "dc_endpoints_btl|dc=1||0||$hca_btl $hca_dc --mca opal_common_adaptib_endpoints 2"
     "dc_loss|dc=1||1000||$hca_dc"
+    # Targets that serve fewer initiators at a time than there are
+    "dc_limit|dc=1 dc_initiators=2||0||$hca_dc"
+    "dc_limit_btl|dc=1 dc_initiators=1||0||$hca_btl $hca_dc"
+    "dc_limit_loss|dc=1 dc_initiators=1||1000||$hca_dc"
     'loss|||1000|||'
     'flap|||0|b/v0:1||'
     # Threads of several endpoints send meanwhile, over connections and over datagrams only
@@ -110,10 +114,95 @@ hca_fault() {
     status=$?
     if [ -n "$flaps" ]; then
         [ -s "$logs/hca-fault.flaps" ] || { echo "the job ended before the fault" && status=1; }
-        wait "$flaps" || status=1
+        kill "$flaps" 2>/dev/null
+        wait "$flaps" 2>/dev/null
     fi
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
+}
+
+# Faulty devices that adaptib_selftest has to find and name: name|device settings|port settings|
+# fault of host a's first port|exit status|lines of the report, as extended regular expressions with &
+# between them
+hca_selftests=(
+    'good||||0|^[1-9][0-9]* passed, 0 failed&ok      path_migration&skipped dynamic_connections&^  nothing$'
+    'liar|in_order=1 scrambled_writes=2|||1|FAILED  placement v0:1 -> v0:1: the device places the packets of a write out of order and does not say so&ring_in_order=no'
+    'says_so|in_order=0 scrambled_writes=2|||0|note    placement v0:1 -> v0:1: the device says that it places&places_in_order is no, there yes'
+    'silent||| silent|1|FAILED  path v0:1 -> v0:1, path 1 of 4, 8 times: .*silent&no path works at: host1 v0:1'
+    'down||| down|0|note    port host1 v0:1: not used: '
+    'loss_few||| loss 1500|0|note    datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
+    'loss_many||| loss 20000|1|FAILED  datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
+    'delay||| delay 8000|1|FAILED  round_trip v0:1 -> v0:1: packets are late: half a round trip of 8 bytes takes [0-9.]+ us'
+    'delay_path||| delay 8000000 2|1|FAILED  path v0:1 (->|<-) v[01]:1, path 3 of 4'
+    'no_srq|max_srq=0|||0|note    shared_receives .*no shared receive queues&srq is no, there yes'
+    'small|max_sge=2 max_inline=0 max_reads=1 max_qp_wr=200 max_cqe=300 max_qp=30|||0|pieces is 1, there 16&inline_bytes is 0, there 256&reads is 1, there 16&send_depth is 200&queue_pairs is 30'
+    'mtu_256||active_mtu=256||0|datagram_bytes is 256, there 4096'
+    'partition||pkeys=0x8001,0x7fff||0|^[1-9][0-9]* passed, 0 failed'
+    'split_atomics|split_atomics=1|||0|note    atomics .*not atomic with the processor'
+    'not_reusable|reusable=0|||0|note    wrong_key .*an errored queue pair cannot be used again'
+    'dc|dc=1|||0|ok      dynamic_connections, 4 times&dc is yes, there no'
+)
+
+# hca_selftest "SETTINGS|PORT_SETTINGS|FAULT|STATUS|LINES": runs the self-test of the devices
+hca_selftest() {
+    local settings settings_of_port fault status lines line report=$logs/hca-selftest-report got
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest
+    IFS='|' read -r settings settings_of_port fault status lines <<<"$1"
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology selftest "$settings" "$settings_of_port")
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    # shellcheck disable=SC2086
+    [ -z "$fault" ] || "$control" a/v0:1 $fault || return
+    LD_LIBRARY_PATH=$hca_library:$hca_mlx5 timeout 200 "$top/selftest/adaptib_selftest" --quiet \
+        --programs "$build_root/release/selftest" --only-devices --minutes 4 --report "$report"
+    got=$?
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    cat "$report"
+    [ "$got" = "$status" ] || { echo "exit status $got, not $status" && return 1; }
+    while IFS= read -r line; do
+        grep -qE -e "$line" "$report" || { echo "the report lacks: $line" && return 1; }
+    done <<<"${lines//&/$'\n'}"
+    # shellcheck disable=SC2154
+    if grep -qF -e "$(hostname)" -e "fe80:" "$report"; then
+        echo "the report names this host, or an address" && return 1
+    fi
+}
+
+# hca_selftest_jobs: the whole self-test, with MPI jobs, failover and speed
+hca_selftest_jobs() {
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control report=$logs/hca-selftest
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest status
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    LD_LIBRARY_PATH=$hca_library timeout 280 "$top/selftest/adaptib_selftest" \
+        --programs "$build_root/release/selftest" --minutes 1 --report "$report.txt" \
+        --json "$report.json" --arguments "-x LD_PRELOAD=$hca_library/libadaptib_hca_files.so" \
+        --take-down "$control b/v1:1 down" --bring-up "$control b/v1:1 up"
+    status=$?
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    cat "$report.txt"
+    [ "$status" = 0 ] && grep -q '^  ok      failover: right data' "$report.txt" &&
+        grep -q '^  perftest ' "$report.txt" && grep -q '^  adaptib MTL ' "$report.txt" &&
+        python3 -c 'import json, sys
+report = json.load(open(sys.argv[1]))
+sys.exit(report["schema"] != "adaptib-selftest" or report["counts"]["failed"] != 0)' "$report.json"
+}
+
+# hca_selftest_refusals: no device, and arguments that are wrong
+hca_selftest_refusals() {
+    local selftest="$top/selftest/adaptib_selftest" report=$logs/hca-selftest-refusals
+    local programs=(--programs "$build_root/release/selftest")
+    env -u ADAPTIB_HCA_TOPOLOGY LD_LIBRARY_PATH="$hca_library" "$selftest" "${programs[@]}" --quiet \
+        --report "$report"
+    [ $? = 1 ] && grep -q 'FAILED  open: .*no RDMA device' "$report" &&
+        grep -q 'could not be tested' "$report" || { cat "$report" && return 1; }
+    local wrong
+    for wrong in "--hosts a" "--hosts a,b,c" "--minutes 0" "--minutes ten" "--take-down true" \
+        "--mpirun /no/mpirun" "--programs /no/directory" "--conformance /no/program" "--frobnicate"; do
+        # shellcheck disable=SC2086
+        "$selftest" $wrong >"$report" 2>&1
+        [ $? = 2 ] || { echo "not refused: $wrong" && return 1; }
+    done
+    "$selftest" --help | grep -q -- --take-down
 }
 
 # hca_misplaced: devices that place packets out of order and say that they do not. ring_check has to
@@ -128,37 +217,63 @@ hca_misplaced() {
         ! grep -q 'expected 0x' "$log"
 }
 
-# hca_flap CONTROL PORT: takes the port down and up; writes a line to descriptor 3 each time
+# hca_standby: a rail that stands by carries nothing while the other one is well, and goes on alone
+# when that one fails
+hca_standby() {
+    local reports=$logs/hca-standby standby='--mca opal_common_adaptib_if_standby v1'
+    rm -rf "$reports" && mkdir "$reports" || return
+    hca_fault "||0||$standby --mca opal_common_adaptib_report $reports" || return
+    hca_carried "$reports" 1 none || return
+    rm -f "$reports"/*
+    hca_fault "||0|b/v0:1|$standby --mca opal_common_adaptib_report $reports" || return
+    hca_carried "$reports" 1 some
+}
+
+# hca_carried REPORTS RAIL none|some: checks what the rail of that number carried in all processes
+hca_carried() {
+    python3 - "$@" <<'END'
+import glob, json, sys
+carried = [json.load(open(path))["counters"][f"rail_bytes_{rail}"]["value"]
+           for rail in (0, int(sys.argv[2])) for path in sorted(glob.glob(sys.argv[1] + "/*.json"))]
+first, other = carried[:len(carried) // 2], carried[len(carried) // 2:]
+print(f"bytes of rail 0: {first}, of rail {sys.argv[2]}: {other}")
+sys.exit(not (sum(first) > 0 and (sum(other) > 0) == (sys.argv[3] == "some")))
+END
+}
+
+# hca_flap CONTROL PORT: takes the port down and up, several times, since a job may begin late;
+# writes a line to descriptor 3 each time
 hca_flap() {
     local count
     sleep 0.8 # until the job runs
-    for count in 1 2 3; do
+    for count in {1..8}; do
         "$1" "$2" down && echo down >&3 && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
     done
 }
 
 # hca_fault_program SEED: a random fault program. A job of four ranks whose data is checked runs
-# while ports go down and up, devices fall silent, and packets are lost, as the seed says. At any
+# while ports go down and up, devices fall silent, packets are late or lost, as the seed says. At any
 # time the devices of one name (v0 or v1) are without a fault but for loss, so that every two hosts
-# have a way. The seed also gives the number of endpoints. The log names the faults.
+# have a way. The seed also gives the devices' limits, and the numbers of endpoints and of rounds. The log names the faults.
 hca_fault_program() {
     local control=$build_root/release/simulator/adapter/adaptib_hca_control
-    local seed=$1 faults status settings
-    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$$.topology
-    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program
+    local seed=$1 faults status settings rounds
+    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$1.topology
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program-$1
     local -a choices=('' 'max_inline=0' 'max_sge=2 max_reads=1' 'max_srq=0'
         'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
     local -x OMPI_MCA_opal_common_adaptib_endpoints=$((1 << RANDOM % 3))
-    printf 'seed %s: %s, %s endpoints\n' "$seed" "${settings:-usual devices}" \
-        "$OMPI_MCA_opal_common_adaptib_endpoints"
+    rounds=$((50 << RANDOM % 4))
+    printf 'seed %s: %s, %s endpoints, %s rounds\n' "$seed" "${settings:-usual devices}" \
+        "$OMPI_MCA_opal_common_adaptib_endpoints" "$rounds"
     sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
     rm -f "$ADAPTIB_HCA_FABRIC"
     hca_random_faults "$control" "$seed" &
     faults=$!
-    LD_LIBRARY_PATH=$hca_library run_mpi 120 4 "${adaptib_mca[@]}" \
-        "$build_root/release/test/mpi/random_traffic" "$seed" 400
+    LD_LIBRARY_PATH=$hca_library run_mpi 400 4 "${adaptib_mca[@]}" \
+        "$build_root/release/test/mpi/random_traffic" "$seed" "$rounds"
     status=$?
     kill "$faults" 2>/dev/null
     wait "$faults" 2>/dev/null
@@ -169,18 +284,23 @@ hca_fault_program() {
 # hca_random_faults CONTROL SEED: rounds of faults, until it is killed
 hca_random_faults() {
     local round host device kind
-    local -a kinds=(down down silent)
+    local -a kinds=(down down silent delay)
     RANDOM=$(($2 + 1))
     sleep 0.$((RANDOM % 9 + 1))
     for ((round = 0; round < 40; ++round)); do
         device=v$((RANDOM % 2)):1
         hca_fault_step "$1" {a,b,c,d}/v{0,1}:1 loss $((RANDOM % 3 * 300))
         for host in a b c d; do
-            kind=${kinds[RANDOM % 3]}
-            [ $((RANDOM % 2)) = 0 ] || hca_fault_step "$1" "$host/$device" "$kind"
+            kind=${kinds[RANDOM % 4]}
+            # Late packets of one path, or of all.
+            [ "$kind" != delay ] || kind="delay $((RANDOM * 2)) $((RANDOM % 4))"
+            [ $((RANDOM % 8)) != 0 ] || kind="delay $((RANDOM % 3000))"
+            # shellcheck disable=SC2086
+            [ $((RANDOM % 2)) = 0 ] || hca_fault_step "$1" "$host/$device" $kind
         done
         sleep 0.$((RANDOM % 9 + 1))
         hca_fault_step "$1" {a,b,c,d}/"$device" up
+        hca_fault_step "$1" {a,b,c,d}/"$device" delay 0
         sleep 1.$((RANDOM % 9))
     done
 }

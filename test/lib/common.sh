@@ -20,15 +20,22 @@ die() {
     exit 1
 }
 
-# copy_sources DIRECTORY: copies the sources there, committed or not. Without git or its history, as
-# in a chroot or an unpacked archive, all files are copied but those in build/.
+# copy_sources DIRECTORY: copies the sources there that differ, committed or not. Such a file is newer
+# than what was made of it, whenever it was edited. Without git or its history, as in a chroot or an
+# unpacked archive, all files are sources but those in build/.
 copy_sources() {
-    mkdir -p "$1" || return 1
-    if git -C "$top" rev-parse --git-dir >/dev/null 2>&1; then
-        git -C "$top" ls-files -co --exclude-standard -z
-    else
-        (cd "$top" && find . -name build -prune -o ! -type d -printf '%P\0')
-    fi | tar -C "$top" --null --ignore-failed-read -T - -c | tar -C "$1" -x
+    local to file
+    mkdir -p "$1" && to=$(cd "$1" && pwd) || return 1
+    (
+        cd "$top" || exit 1
+        if git rev-parse --git-dir >/dev/null 2>&1; then
+            git ls-files -co --exclude-standard -z
+        else
+            find . -name build -prune -o ! -type d -printf '%P\0'
+        fi | while IFS= read -r -d '' file; do
+            [ ! -f "$file" ] || cmp -s "$file" "$to/$file" || cp --parents "$file" "$to/" || exit 1
+        done
+    )
 }
 
 . "$top/test/lib/packages.sh"

@@ -57,6 +57,6 @@ deb_use() {
         { echo "the MTL was not used"; return 1; }
     "${run[@]}" --mca pml ob1 --mca btl adaptib,self "$1" 65536 || return 1
     adaptib_info && adaptib_report --help && adaptib_top --help && adaptib_advise --help &&
-        adaptib_rails --help && dpkg -L adaptib-tools | grep -q adaptib_advise.1.gz &&
+        adaptib_rails --help && adaptib_selftest --help && dpkg -L adaptib-tools | grep -q adaptib_advise.1.gz &&
         [ -e /usr/share/doc/adaptib-doc/docs/install.md ]
 }

@@ -35,6 +35,21 @@ mpi_environment_of_5() {
 # ompi_has FRAMEWORK COMPONENT: returns 0 if this Open MPI has the component
 ompi_has() { ompi_info --parsable | grep -q "^mca:$1:$2:version:"; }
 
+# ompi_look: finds out what Open MPI has of what some tests need (ompi_lacks)
+ompi_look() {
+    ompi_pt2pt=yes ompi_survives=yes
+    ompi_has osc pt2pt || ompi_pt2pt=no # as of Open MPI 5
+    ompi_info --parsable | grep -q '^options:ft_mpi_support:yes' || ompi_survives=no
+}
+
+# ompi_lacks ARGUMENTS: sets lacking to what these arguments of mpirun need and Open MPI lacks, or to
+# nothing. REQUIRES: ompi_look
+ompi_lacks() {
+    lacking=
+    [[ $1 != *"osc pt2pt"* ]] || [ "$ompi_pt2pt" = yes ] || lacking=osc/pt2pt
+    [[ $1 != *"--with-ft "* ]] || [ "$ompi_survives" = yes ] || lacking="survival of failed processes"
+}
+
 # Two hosts between which the ranks alternate; if empty, all ranks run on this host.
 mpi_hosts=
 

@@ -54,6 +54,33 @@ TEST_F(Link, KeepsWhatIsNotAcknowledged) {
     EXPECT_FALSE(link.unacknowledged());
 }
 
+TEST_F(Link, ABufferIsLentForALimitedTime) {
+    std::vector<std::uint32_t> copied;
+    const auto end_loans = [&](Nanoseconds now) {
+        link.end_loans(
+            now, [](std::uint32_t slot) { return slot != 101; },
+            [&](std::uint32_t slot) { copied.push_back(slot); });
+    };
+    constexpr Nanoseconds kLater = DatagramLink::kLoan / 2;
+    link.add(100, Nanoseconds{0});
+    link.lend(Nanoseconds{0});
+    EXPECT_EQ(link.deadline(), DatagramLink::kLoan) << "before it is sent again";
+    link.add(101, Nanoseconds{0}); // copied
+    link.add(102, kLater);
+    link.lend(kLater);
+    end_loans(DatagramLink::kLoan - Nanoseconds{1});
+    EXPECT_TRUE(copied.empty());
+    end_loans(DatagramLink::kLoan);
+    EXPECT_EQ(copied, std::vector<std::uint32_t>{100});
+    EXPECT_EQ(link.deadline(), kLater + DatagramLink::kLoan);
+    acknowledged(4, 0, kLater);
+    end_loans(kLater + DatagramLink::kLoan);
+    EXPECT_EQ(copied.size(), 1u) << "nothing is lent any more";
+    link.add(103, 4 * kLater);
+    link.lend(4 * kLater);
+    EXPECT_EQ(link.deadline(), 6 * kLater);
+}
+
 // If nothing has gone to the peer since its previous datagram came, no message is in sight that
 // would carry the acknowledgment.
 TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {

@@ -17,12 +17,13 @@ constexpr std::uint32_t kMostReceives = 19;
 class Port : public testing::Test {
 protected:
     void SetUp() override {
-        ASSERT_TRUE(port.open(rail, 8, {kReceives, kMostReceives}, 99, counters).ok());
+        ASSERT_TRUE(port.open(rail, {8, 2}, {kReceives, kMostReceives}, 99, counters).ok());
         ASSERT_TRUE(rail.allocate(64, 0, memory).ok());
     }
     Status post(std::uint32_t slot) {
         const CountedHandle handle(handles);
-        return port.post(handle, 5, 6, {memory->address(), 64, memory->local_key()}, slot);
+        const Gather piece{memory->address(), 64, memory->local_key()};
+        return port.post(handle, 5, 6, {&piece, 1}, slot);
     }
     WorkCompletion polled() {
         std::array<WorkCompletion, 1> one;

@@ -37,6 +37,7 @@ public:
         info_.datagram_bytes = 512;
     }
 
+    void set_max_gather(std::uint32_t most) { info_.max_gather = most; }
     // Ends the oldest send that has not ended.
     void end_send(WorkStatus status = WorkStatus::success) {
         WorkCompletion completion;
@@ -52,6 +53,7 @@ public:
     QpState state = QpState::reset;
     std::uint64_t access_key = 0;
     std::uint32_t allocations = 0;
+    int registrations = 0; // that exist
     Status post_result = kOk;
     Status modify_result = kOk;
     Status memory_result = kOk;
@@ -59,18 +61,20 @@ public:
 private:
     class Region final : public MemoryRegion {
     public:
-        Region(void* address, Bytes length, std::uint32_t key, bool owned)
-            : MemoryRegion(address, length), owned_(owned) {
+        Region(void* address, Bytes length, std::uint32_t key, int* registrations)
+            : MemoryRegion(address, length), registrations_(registrations) {
             local_key_ = key;
         }
         ~Region() override {
-            if (owned_) {
+            if (registrations_ == nullptr) {
                 std::free(address_);
+            } else {
+                --*registrations_;
             }
         }
 
     private:
-        bool owned_;
+        int* registrations_; // null: the memory is the region's own
     };
     class Queue final : public CompletionQueue {
     public:
@@ -106,11 +110,12 @@ private:
         }
         Status post_send_impl(const SendWork& work) override {
             if (rail_.post_result.ok()) {
-                const auto* at = static_cast<const std::byte*>(work.gather[0].address);
-                rail_.sends.push_back({work.wr_id,
-                                       work.remote_qp,
-                                       work.remote_access_key,
-                                       {at, at + work.gather[0].length}});
+                rail_.sends.push_back({work.wr_id, work.remote_qp, work.remote_access_key, {}});
+                for (std::uint32_t i = 0; i < work.gather_count; ++i) {
+                    const auto* at = static_cast<const std::byte*>(work.gather[i].address);
+                    auto& bytes = rail_.sends.back().bytes;
+                    bytes.insert(bytes.end(), at, at + work.gather[i].length);
+                }
             }
             return rail_.post_result;
         }
@@ -126,14 +131,15 @@ private:
             ++allocations;
             void* const memory = std::aligned_alloc(kCacheLine, length);
             std::memset(memory, 0, length);
-            out = std::make_unique<Region>(memory, length, allocations, true);
+            out = std::make_unique<Region>(memory, length, allocations, nullptr);
         }
         return memory_result;
     }
     Status register_impl(void* address, Bytes length, std::uint32_t,
                          std::unique_ptr<MemoryRegion>& out) override {
         if (memory_result.ok()) {
-            out = std::make_unique<Region>(address, length, 1000, false);
+            ++registrations;
+            out = std::make_unique<Region>(address, length, 1000, &registrations);
         }
         return memory_result;
     }

@@ -20,7 +20,7 @@ using Standing = DatagramRetransmitter::Standing;
 class Retransmitter : public testing::Test {
 protected:
     void SetUp() override {
-        ASSERT_TRUE(sender.open(rails, 256, 256).ok());
+        ASSERT_TRUE(sender.open(rails, 256, 256, false).ok());
         target.handle = std::make_unique<CountedHandle>(handles);
         target.qp = 5;
         target.key = 6;

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "unit/channel/datagram_rail.h"
 
@@ -23,6 +26,13 @@ protected:
         slots.on_posted(slot, 1);
         slots.take();
         return slot;
+    }
+
+    Gather piece(std::uint32_t slot, std::uint32_t port) const {
+        SendSlots::Pieces memory;
+        const auto pieces = slots.pieces(slot, port, memory);
+        EXPECT_EQ(pieces.size(), 1u);
+        return pieces[0];
     }
 
     Counters counters;
@@ -54,15 +64,15 @@ TEST_F(Slots, ADatagramIsItsHeadersAndItsData) {
     const std::uint32_t slot = slots.next();
     slots.put(slot, 9, prefix, header);
     EXPECT_EQ(slots.target_of(slot), 9u);
-    const Gather at_first = slots.gather(slot, 0);
-    const Gather at_second = slots.gather(slot, 1);
+    const Gather at_first = piece(slot, 0);
+    const Gather at_second = piece(slot, 1);
     EXPECT_EQ(at_first.length, sizeof prefix + sizeof header + 30);
     EXPECT_EQ(at_first.address, slots.at(slot));
     EXPECT_EQ(at_second.address, slots.at(slot));
     EXPECT_EQ(at_first.local_key, 1u);
     EXPECT_EQ(at_second.local_key, 1000u) << "of the same memory, registered there";
     slots.put(slot, 9, prefix);
-    EXPECT_EQ(slots.gather(slot, 0).length, sizeof prefix);
+    EXPECT_EQ(piece(slot, 0).length, sizeof prefix);
 }
 
 TEST_F(Slots, ASlotIsFreeWhenNoPortSendsItAnyMore) {
@@ -128,7 +138,134 @@ TEST_F(Slots, GrowUpToABound) {
     }
     EXPECT_EQ(slots.size(), 64 * SendSlots::kBlock);
     EXPECT_EQ(slots.next(), slots.size() - 1);
-    EXPECT_NE(slots.gather(slots.next(), 0).local_key, slots.gather(0, 0).local_key);
+    EXPECT_NE(piece(slots.next(), 0).local_key, piece(0, 0).local_key);
+}
+
+// Payloads in a user's buffer, which the first port reads.
+class LentPayloads : public Slots, protected GatherListener {
+protected:
+    static constexpr Bytes kBytes = 200;
+
+    LentPayloads() { buffer.fill(std::byte{7}); }
+    // Takes a slot whose datagram is posted from the buffer.
+    std::uint32_t lent(bool retained) {
+        RegistrationCache::Use use;
+        EXPECT_TRUE(cache.acquire(buffer.data(), kBytes, 0, use).ok());
+        LentPayload payload{{buffer.data(), kBytes, 42}, use, message, *this};
+        const std::uint32_t slot = slots.next();
+        MessageHeader header;
+        header.length = kBytes;
+        slots.put(slot, 9, DatagramHeader{}, header);
+        if (retained) {
+            slots.retain(slot);
+        }
+        slots.lend(slot, 0, payload);
+        EXPECT_TRUE(use.empty()) << "the slot has it";
+        slots.on_posted(slot, 0);
+        slots.take();
+        return slot;
+    }
+    void on_gathered(GatheredMessage& of, GatherEnd how) override {
+        EXPECT_EQ(&of, &message);
+        ends.push_back(how);
+    }
+    using Ends = std::vector<GatherEnd>;
+
+    std::array<std::byte, kBytes> buffer{};
+    RegistrationCache cache{rails, RailRange{0, 2}, 1 << 20, counters};
+    GatheredMessage message{};
+    Ends ends;
+};
+
+TEST_F(LentPayloads, AreTheSecondPiece) {
+    const std::uint32_t slot = lent(true);
+    SendSlots::Pieces memory;
+    const auto pieces = slots.pieces(slot, 0, memory);
+    ASSERT_EQ(pieces.size(), 2u);
+    EXPECT_EQ(pieces[0].address, slots.at(slot));
+    EXPECT_EQ(pieces[0].length, sizeof(DatagramHeader) + sizeof(MessageHeader));
+    EXPECT_EQ(pieces[1].address, buffer.data());
+    EXPECT_EQ(pieces[1].length, kBytes);
+    EXPECT_EQ(pieces[1].local_key, 42u);
+    slots.on_ended(slot, 0);
+    slots.drop(slot);
+}
+
+TEST_F(LentPayloads, EndWithTheLaterOfAcknowledgmentAndCompletion) {
+    std::uint32_t slot = lent(true);
+    slots.on_ended(slot, 0);
+    EXPECT_EQ(ends, Ends()) << "it may have to be sent again";
+    slots.drop(slot);
+    EXPECT_EQ(ends, Ends{GatherEnd::arrived});
+    EXPECT_EQ(slots.next(), slot);
+    slot = lent(true);
+    slots.drop(slot);
+    EXPECT_EQ(ends.size(), 1u) << "the adapter reads it";
+    slots.on_ended(slot, 0);
+    EXPECT_EQ(ends.size(), 2u);
+    slot = lent(false);
+    slots.on_ended(slot, 0);
+    EXPECT_EQ(ends.size(), 3u) << "datagrams are reliable";
+    EXPECT_EQ(slots.next(), slot);
+}
+
+TEST_F(LentPayloads, ACopyGivesTheBufferBackOnceThePostHasEnded) {
+    for (const bool early : {false, true}) {
+        ends.clear();
+        const std::uint32_t slot = lent(true);
+        if (early) {
+            slots.on_ended(slot, 0);
+        }
+        slots.copy_payload(slot);
+        EXPECT_FALSE(slots.reads_buffer(slot));
+        slots.on_posted(slot, 1); // sent again, from the copy
+        slots.on_ended(slot, 0);
+        EXPECT_EQ(ends, Ends{GatherEnd::kept});
+        const Gather all = piece(slot, 1);
+        EXPECT_EQ(all.length, sizeof(DatagramHeader) + sizeof(MessageHeader) + kBytes);
+        const auto* payload = static_cast<const std::byte*>(all.address) + all.length - kBytes;
+        EXPECT_EQ(std::memcmp(payload, buffer.data(), kBytes), 0);
+        slots.on_ended(slot, 1);
+        slots.drop(slot);
+        EXPECT_EQ(ends.size(), 1u);
+        EXPECT_EQ(slots.next(), slot);
+    }
+}
+
+TEST_F(LentPayloads, AreTakenBackIfNothingIsPosted) {
+    RegistrationCache::Use use;
+    ASSERT_TRUE(cache.acquire(buffer.data(), kBytes, 0, use).ok());
+    LentPayload payload{{buffer.data(), kBytes, 42}, use, message, *this};
+    const std::uint32_t slot = slots.next();
+    slots.put(slot, 9, DatagramHeader{}, MessageHeader{});
+    slots.lend(slot, 0, payload);
+    slots.take_loan_back(slot, payload);
+    EXPECT_FALSE(use.empty());
+    EXPECT_FALSE(slots.reads_buffer(slot));
+    EXPECT_EQ(ends, Ends());
+}
+
+TEST_F(LentPayloads, OfAFailedPeerEndAtOnceAndStayRegisteredWhileTheyAreRead) {
+    const std::uint32_t slot = lent(true);
+    slots.abandon_loans(8, GatherEnd::lost);
+    EXPECT_EQ(ends, Ends()) << "of another peer";
+    slots.abandon_loans(9, GatherEnd::lost);
+    EXPECT_EQ(ends, Ends{GatherEnd::lost});
+    EXPECT_FALSE(slots.reads_buffer(slot)) << "the user may unmap the buffer";
+    cache.forget(buffer.data(), kBytes);
+    cache.settle();
+    EXPECT_EQ(first.registrations, 1);
+    slots.drop(slot);
+    EXPECT_EQ(first.registrations, 1);
+    slots.on_ended(slot, 0);
+    EXPECT_EQ(first.registrations, 0);
+    EXPECT_EQ(ends.size(), 1u);
+}
+
+TEST_F(LentPayloads, AreDroppedAtTheEnd) {
+    lent(true);
+    slots.drop_loans();
+    EXPECT_EQ(ends, Ends{GatherEnd::dropped});
 }
 
 } // namespace

@@ -108,7 +108,7 @@ TEST_F(CoreLife, RefusedParametersAreReportedAndMakeNoCore) {
 
 TEST_F(CoreLife, WithoutTheFabricThatWasAskedForThereIsNoCore) {
     set_text(process_parameters().fabric, "verbs");
-    set_text(process_parameters().if_include, "no_such_device0");
+    set_text(process_parameters().devices.include, "no_such_device0");
     EXPECT_LT(acquire(), 0);
     EXPECT_EQ(core_, nullptr);
     expect_message(OPAL_COMMON_ADAPTIB_FAILURE,

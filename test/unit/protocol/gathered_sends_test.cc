@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "protocol/active_messages.h"
+#include "unit/channel/datagram_rail.h"
 #include "unit/protocol/tagged_end.h"
 
 namespace adaptib::test {
@@ -313,6 +315,182 @@ TEST_F(GatheredActiveMessages, TheyEndWithTheirPeer) {
     sends.fail(*peer);
     EXPECT_EQ(reported(), &user);
     EXPECT_EQ(user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+}
+
+// A peer without a ring, which gets datagrams that are acknowledged.
+class GatheredDatagrams : public GatheredMessagesOfAPeer {
+protected:
+    GatheredDatagrams() {
+        port.set_max_gather(SendSlots::kMostPieces);
+        Rail* const only = &port;
+        EXPECT_TRUE(DatagramChannel::create({&only, 1}, 0, {1, 2}, there.clock, there.counters,
+                                            channel, 256, 256, true)
+                        .ok());
+        peer = std::make_unique<Peer>(peer->contact.address, peer->contact.route, *channel, kLimit,
+                                      there.counters);
+        peer->contact.datagram.handle = std::make_unique<CountedHandle>(handles);
+        peer->contact.datagram.name = peer->contact.name;
+        channel->retransmitter().resolve_by(
+            [this](std::uint64_t, std::uint64_t) { return &peer->contact.datagram; });
+    }
+    ~GatheredDatagrams() override {
+        GatheredSends::forget(*peer);
+        channel->retransmitter().release(peer->contact.datagram);
+        channel->drop_loans();
+        flow.forget(*peer);
+    }
+    // The adapter has sent all that was posted.
+    void end_sends() {
+        while (port.ended < port.sends.size()) {
+            port.end_send();
+        }
+        channel->poll([](auto&&...) {}, 64);
+    }
+    // The peer acknowledges all that was sent.
+    void acknowledge() {
+        DatagramHeader prefix;
+        prefix.source = peer->contact.name;
+        prefix.expected = peer->session.next_send + 1;
+        channel->retransmitter().accept(prefix, true, 0);
+    }
+    void wait(Nanoseconds time) {
+        there.clock.advance(time);
+        channel->retransmitter().run_timers();
+    }
+    bool sent(std::size_t i, Bytes bytes, std::byte value) {
+        const std::vector<std::byte>& all = port.sends.at(i).bytes;
+        return all.size() == sizeof(DatagramHeader) + sizeof(MessageHeader) + bytes &&
+               std::all_of(all.end() - static_cast<std::ptrdiff_t>(bytes), all.end(),
+                           [value](std::byte each) { return each == value; });
+    }
+    std::uint64_t datagrams() const { return there.counters.datagrams_gathered; }
+
+    std::vector<std::unique_ptr<UserRequest>> users;
+    DatagramRail port;
+    int handles = 0;
+    std::unique_ptr<DatagramChannel> channel;
+};
+
+TEST_F(GatheredDatagrams, ARequestEndsWithTheAcknowledgment) {
+    fill_data(std::byte{1});
+    ASSERT_TRUE(send(kShort).ok());
+    EXPECT_FALSE(complete);
+    EXPECT_EQ(datagrams(), 1u);
+    EXPECT_EQ(gathered(), 0u) << "of a ring";
+    EXPECT_TRUE(sent(0, kShort, std::byte{1}));
+    EXPECT_TRUE(sends.has_messages_of(*peer));
+    end_sends();
+    EXPECT_EQ(reported(), nullptr);
+    acknowledge();
+    EXPECT_EQ(reported(), &user);
+    EXPECT_EQ(user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(user.bytes, kShort);
+    EXPECT_FALSE(sends.has_messages_of(*peer));
+    EXPECT_EQ(there.counters.datagram_loans_ended, 0u);
+}
+
+TEST_F(GatheredDatagrams, WithoutAnAcknowledgmentTheBufferComesBackSoon) {
+    fill_data(std::byte{1});
+    ASSERT_TRUE(send(kShort).ok());
+    end_sends();
+    wait(DatagramLink::kLoan - Nanoseconds{1});
+    EXPECT_EQ(reported(), nullptr);
+    wait(Nanoseconds{1});
+    EXPECT_EQ(reported(), &user);
+    EXPECT_EQ(there.counters.datagram_loans_ended, 1u);
+    fill_data(std::byte{2});
+    wait(DatagramLink::kFirstTimeout);
+    ASSERT_EQ(port.sends.size(), 2u) << "sent again";
+    EXPECT_TRUE(sent(1, kShort, std::byte{1})) << "from the copy";
+}
+
+TEST_F(GatheredDatagrams, TheBufferIsTheDevicesUntilItsSendHasEnded) {
+    ASSERT_TRUE(send(kShort).ok());
+    wait(DatagramLink::kLoan);
+    EXPECT_EQ(there.counters.datagram_loans_ended, 1u);
+    EXPECT_EQ(reported(), nullptr);
+    end_sends();
+    EXPECT_EQ(reported(), &user);
+    ASSERT_TRUE(send(kShort).ok());
+    acknowledge();
+    EXPECT_EQ(reported(), nullptr);
+    end_sends();
+    EXPECT_EQ(reported(), &user);
+}
+
+TEST_F(GatheredDatagrams, WhoWaitsGetsACopy) {
+    ASSERT_TRUE(send(kShort, OpKind::blocking).ok());
+    EXPECT_TRUE(complete);
+    ASSERT_TRUE(send(kShort - 1).ok());
+    EXPECT_TRUE(complete) << "short";
+    EXPECT_EQ(datagrams(), 0u);
+}
+
+TEST_F(GatheredDatagrams, MoreThanAWindowWait) {
+    for (std::uint32_t i = 0; i <= DatagramLink::kWindow; ++i) {
+        users.push_back(std::make_unique<UserRequest>());
+        ASSERT_TRUE(send(kShort, OpKind::non_blocking, *users.back()).ok());
+        ASSERT_FALSE(complete);
+    }
+    EXPECT_EQ(datagrams(), DatagramLink::kWindow);
+    end_sends();
+    acknowledge();
+    flow.retry();
+    EXPECT_EQ(datagrams(), users.size());
+    end_sends();
+    acknowledge();
+    for (const auto& each : users) {
+        EXPECT_EQ(reported(), each.get());
+    }
+}
+
+TEST_F(GatheredDatagrams, ARefusedSendIsTriedAgain) {
+    port.post_result = Status::again(Reason::queue_full);
+    ASSERT_TRUE(send(kShort).ok());
+    EXPECT_FALSE(complete);
+    EXPECT_EQ(datagrams(), 0u);
+    EXPECT_EQ(peer->flow.lent, 0u);
+    port.post_result = kOk;
+    flow.retry();
+    EXPECT_EQ(datagrams(), 1u);
+}
+
+TEST_F(GatheredDatagrams, EndWithTheirPeer) {
+    ASSERT_TRUE(send(kShort).ok());
+    peer->session.state = ConnectState::failed;
+    sends.fail(*peer);
+    EXPECT_EQ(reported(), &user);
+    EXPECT_EQ(user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    end_sends();
+    EXPECT_EQ(reported(), nullptr) << "once";
+}
+
+TEST_F(GatheredDatagrams, CarryActiveMessages) {
+    const std::array<std::byte, 14> front{std::byte{7}};
+    fill_data(std::byte{3});
+    ASSERT_TRUE(sends.gathered().try_send_active(
+        *peer, {65, front.data(), front.size(), data.data(), kShort}, user));
+    const std::vector<std::byte>& all = port.sends.at(0).bytes;
+    constexpr Bytes kHeaders = sizeof(DatagramHeader) + sizeof(MessageHeader);
+    ASSERT_EQ(all.size(), kHeaders + front.size() + kShort);
+    EXPECT_EQ(std::memcmp(all.data() + kHeaders, front.data(), front.size()), 0);
+    EXPECT_EQ(all.back(), std::byte{3});
+    peer->session.disconnect_sent = true;
+    EXPECT_FALSE(sends.gathered().try_send_active(
+        *peer, {65, front.data(), front.size(), data.data(), kShort}, other));
+    peer->session.disconnect_sent = false;
+    end_sends();
+    acknowledge();
+    EXPECT_EQ(reported(), &user);
+}
+
+TEST_F(GatheredDatagrams, CountTowardsAConnection) {
+    for (std::uint64_t i = 0; i < kThreshold; ++i) {
+        EXPECT_EQ(connections_wanted, 0);
+        users.push_back(std::make_unique<UserRequest>());
+        ASSERT_TRUE(send(kShort, OpKind::non_blocking, *users.back()).ok());
+    }
+    EXPECT_EQ(connections_wanted, 1);
 }
 
 } // namespace

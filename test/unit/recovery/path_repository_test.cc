@@ -112,6 +112,43 @@ TEST_F(Paths, ASuspectPathIsUsableAndNobodyReadsOfIt) {
     EXPECT_EQ(paths_->state(peer(0), 1), PathState::failed);
 }
 
+TEST_F(Paths, APortThatFlapsIsHeldDown) {
+    const auto path = [&]() -> const PathRecord& { return peer(0).health.paths->records[0]; };
+    const std::uint32_t rail = peer(0).contact.route.pairs[0].local;
+    const auto flap = [&](milliseconds down, milliseconds up) {
+        at(down);
+        paths_->rail_failed(rail, "the port went down");
+        at(up);
+        paths_->rail_restored(rail);
+    };
+    flap(milliseconds{1000}, milliseconds{1001});
+    EXPECT_EQ(path().ask_at, milliseconds{1001}) << "the first time it is asked at once";
+    paths_->report_success(peer(0), 0);
+    flap(milliseconds{2000}, milliseconds{2001});
+    EXPECT_EQ(path().ask_at, milliseconds{2100});
+    flap(milliseconds{2050}, milliseconds{2051});
+    EXPECT_EQ(path().ask_at, milliseconds{2250}) << "it did not even come back";
+    flap(milliseconds{2300}, milliseconds{5000});
+    EXPECT_EQ(path().ask_at, milliseconds{5000}) << "it was down for longer than it has to rest";
+    paths_->report_success(peer(0), 0);
+    flap(milliseconds{16000}, milliseconds{16001});
+    EXPECT_EQ(path().ask_at, milliseconds{16001}) << "it was well for more than ten seconds";
+}
+
+TEST_F(Paths, TheLastPathIsNotHeldDown) {
+    for (const std::uint32_t rail : {0u, 1u}) {
+        at(milliseconds{1000 + rail});
+        paths_->rail_failed(rail, "the port went down");
+    }
+    for (const int when : {1100, 1200, 1300}) {
+        at(milliseconds{when});
+        paths_->rail_restored(0);
+        EXPECT_EQ(peer(0).health.paths->records[0].ask_at, milliseconds{when});
+        at(milliseconds{when + 1});
+        paths_->rail_failed(0, "the port went down");
+    }
+}
+
 TEST_F(Paths, ARailTakesItsPathsAlongAndIsOneLine) {
     at(milliseconds{1});
     paths_->rail_failed(0, "the port went down");

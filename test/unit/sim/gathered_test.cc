@@ -41,11 +41,27 @@ RanksOptions networks(std::uint64_t seed, char* frequent = kAlways) {
     return options;
 }
 
+// Messages that go as datagrams, up to the longest that one carries, which may be lost, doubled and
+// late.
+constexpr Bytes kMostOfADatagram = 3900;
+char kDatagrams[] = "fixed:shared_sendrecv";
+char kSharedRing[] = "fixed:shared_ring";
+
+RanksOptions datagrams(std::uint64_t seed, double faults) {
+    RanksOptions options = networks(seed);
+    options.parameters.channel_policy = kDatagrams;
+    options.world.datagram_loss = options.world.datagram_twice = options.world.datagram_late =
+        faults;
+    options.world.machine.offers.reliable_ud = faults == 0 && seed % 2 == 0;
+    return options;
+}
+
 // Sends from a few buffers, one message after the other, from one rank to the other.
 class Stream {
 public:
-    Stream(Ranks& ranks, std::size_t from, std::uint64_t seed)
-        : ranks_(ranks), from_(from), random_(seed) {
+    // `most`: bytes of the longest message.
+    Stream(Ranks& ranks, std::size_t from, std::uint64_t seed, Bytes most)
+        : ranks_(ranks), from_(from), random_(seed), most_(most) {
         for (Buffer& buffer : buffers_) {
             buffer.memory.resize(kMost);
         }
@@ -99,7 +115,7 @@ private:
     }
     void start(Buffer& buffer) {
         const std::size_t to = 1 - from_;
-        const Bytes bytes = 128 + random_.below(kMost - 127);
+        const Bytes bytes = 128 + random_.below(most_ - 127);
         const Envelope envelope{0, static_cast<std::int32_t>(from_), 3};
         auto arriving = std::make_unique<Arriving>();
         arriving->bytes = bytes;
@@ -148,6 +164,7 @@ private:
     Ranks& ranks_;
     const std::size_t from_;
     Random random_;
+    const Bytes most_;
     std::array<Buffer, kBuffers> buffers_;
     std::deque<std::unique_ptr<Arriving>> arriving_;
     std::size_t sent_ = 0;
@@ -159,10 +176,10 @@ private:
 // messages.
 template <typename Fail>
 void carry_streams(Ranks& ranks, std::uint64_t seed, Fail&& fail,
-                   std::array<std::size_t, kRanks>& eager) {
+                   std::array<std::size_t, kRanks>& eager, Bytes most = kMost) {
     constexpr std::size_t kCount = 400;
-    Stream there(ranks, 0, seed);
-    Stream back(ranks, 1, seed + 1);
+    Stream there(ranks, 0, seed, most);
+    Stream back(ranks, 1, seed + 1, most);
     constexpr std::size_t kMostSteps = 200'000;
     Nanoseconds pause = 5us;
     for (std::size_t steps = 0; !(there.over(kCount) && back.over(kCount)); ++steps) {
@@ -225,6 +242,75 @@ TEST_P(GatheredStorms, LoseNothing) {
         EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
         EXPECT_EQ(ranks->counters(rank).connections_failed, 0u);
     }
+}
+
+// Over queue pairs that peers share (DC), messages are gathered as over others.
+TEST(GatheredMessages, GoOverSharedQueuePairs) {
+    RanksOptions options = networks(5);
+    options.parameters.channel_policy = kSharedRing;
+    const auto ranks = make(std::move(options));
+    std::array<std::size_t, kRanks> eager{};
+    carry_streams(
+        *ranks, 5, [] {}, eager);
+    for (const std::size_t rank : {0, 1}) {
+        EXPECT_GE(ranks->counters(rank).messages_gathered + 10, eager[rank]);
+        EXPECT_GT(ranks->counters(rank).messages_gathered, 100u);
+    }
+    nothing_bad(*ranks);
+}
+
+class GatheredDatagrams : public testing::TestWithParam<std::uint64_t> {
+protected:
+    // Carries streams of datagrams, between which `fail` is called.
+    template <typename Fail> std::unique_ptr<Ranks> carry(RanksOptions options, Fail&& fail) {
+        auto ranks = make(std::move(options));
+        std::array<std::size_t, kRanks> eager{};
+        carry_streams(
+            *ranks, GetParam(), [&] { fail(*ranks); }, eager, kMostOfADatagram);
+        for (const std::size_t rank : {0, 1}) {
+            EXPECT_GT(ranks->counters(rank).datagrams_gathered, 100u);
+            EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u);
+        }
+        return ranks;
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Seeds, GatheredDatagrams, testing::Range<std::uint64_t>(1, 11));
+
+TEST_P(GatheredDatagrams, ArriveWholeWhileTheirBuffersAreUsedAgain) {
+    const auto ranks = carry(datagrams(GetParam(), 0), [](Ranks&) {});
+    EXPECT_EQ(ranks->counters(0).messages_gathered, 0u);
+    EXPECT_LT(ranks->counters(0).datagram_loans_ended, 20u) << "acknowledgments come first";
+    nothing_bad(*ranks);
+}
+
+TEST_P(GatheredDatagrams, MayBeLostDoubledAndLate) {
+    const auto ranks = carry(datagrams(GetParam(), 0.1), [](Ranks&) {});
+    EXPECT_GT(ranks->counters(0).datagram_loans_ended, 0u);
+    EXPECT_GT(ranks->counters(0).datagram_repeated, 0u);
+}
+
+TEST_P(GatheredDatagrams, MoveToOtherPaths) {
+    Random random(GetParam() * 77);
+    std::array<std::array<bool, kPorts>, 2> down{};
+    const auto ranks = carry(datagrams(GetParam(), 0.02), [&](Ranks& all) {
+        if (random.below(40) == 0) {
+            const std::size_t rank = random.below(2);
+            const std::size_t port = random.below(kPorts);
+            down[rank][port] = !down[rank][port];
+            set_port(all, rank, port, !down[rank][port]);
+        }
+    });
+    EXPECT_GT(ranks->counters(0).datagram_moves + ranks->counters(1).datagram_moves, 0u);
+}
+
+// Rings come while datagrams are under way.
+TEST_P(GatheredDatagrams, GiveWayToRings) {
+    RanksOptions options = datagrams(GetParam(), 0.1);
+    options.parameters.channel_policy = networks(GetParam()).parameters.channel_policy;
+    options.parameters.connect_threshold = 150;
+    const auto ranks = carry(std::move(options), [](Ranks&) {});
+    EXPECT_GT(ranks->counters(0).messages_gathered, 0u);
 }
 
 // A peer is lost while messages to it are under way: their requests end with an error.

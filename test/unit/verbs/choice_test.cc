@@ -75,6 +75,25 @@ TEST_F(Choice, ExcludingWhatIsNotThereIsANotice) {
     EXPECT_NE(fabric_->notices()[0].find("mlx5_2, mlx5_10, rxe0"), std::string::npos);
 }
 
+TEST_F(Choice, StandbysComeLast) {
+    three_devices();
+    options_.if_standby = "mlx5_2,rxe0:1";
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "mlx5_10:1 rxe0:1 mlx5_2:1 mlx5_2:2") << "those named as a whole";
+    EXPECT_FALSE(fabric_->rails()[0]->info().standby);
+    EXPECT_TRUE(fabric_->rails()[1]->info().standby);
+    EXPECT_TRUE(fabric_->rails()[2]->info().standby);
+    EXPECT_TRUE(fabric_->rails()[3]->info().standby);
+}
+
+TEST_F(Choice, AStandbyThatIsNotThereIsANotice) {
+    three_devices();
+    options_.if_standby = "mlx4_0";
+    ASSERT_EQ(open(), kOk) << error_;
+    ASSERT_EQ(fabric_->notices().size(), 1u);
+    EXPECT_NE(fabric_->notices()[0].find("if_standby names mlx4_0"), std::string::npos);
+}
+
 TEST_F(Choice, ExcludingEverything) {
     three_devices();
     options_.if_exclude = "mlx5_2,mlx5_10,rxe0";

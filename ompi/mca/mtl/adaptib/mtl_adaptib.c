@@ -13,6 +13,7 @@
 #include "mtl_adaptib.h"
 #include "mtl_adaptib_request.h"
 #include "mtl_adaptib_shortcut.h"
+#include "mtl_adaptib_survivor.h"
 #include "mtl_adaptib_wait.h"
 #include "mtl_adaptib_way.h"
 
@@ -42,20 +43,36 @@ mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
         },
 };
 
+/* Adds the job's processes of this host to the BTLs that this MTL has prepared, as pml/ob1 would;
+ * others follow at their first message. BTLs tell of processes that they lose. */
+static void add_to_btls(size_t nprocs, struct ompi_proc_t **procs)
+{
+    opal_bitmap_t reachable;
+
+    OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
+    if (OPAL_SUCCESS == opal_bitmap_init(&reachable, (int) nprocs)) {
+        (void) mca_bml.bml_add_procs(nprocs, procs, &reachable);
+    }
+    OBJ_DESTRUCT(&reachable);
+    (void) mca_bml.bml_register_error(ompi_mtl_adaptib_survivors_btl_error);
+}
+
 /* Does nothing for a process before the first message to it, unless the parameter `connect` says
  * so. */
 int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
                                struct ompi_proc_t **procs)
 {
     (void) mtl;
-    (void) nprocs;
-    (void) procs;
+    if (ompi_mtl_adaptib.prepared_btls && ompi_mtl_adaptib_survives_failures()) {
+        add_to_btls(nprocs, procs);
+    }
     ompi_mtl_adaptib.ending = false; /* a session may follow another one */
     ompi_mtl_adaptib.selected = true;
     opal_common_adaptib_mca_selected();
     opal_common_adaptib_core_carries(ompi_mtl_adaptib.core, "messages (MTL, under pml/cm)");
     ompi_mtl_adaptib_shortcut_open();
     ompi_mtl_adaptib_wait_open();
+    ompi_mtl_adaptib_survivors_install();
     opal_common_adaptib_mca_connect_start(ompi_mtl_adaptib.core);
     return OMPI_SUCCESS;
 }
@@ -85,7 +102,9 @@ int ompi_mtl_adaptib_add_comm(struct mca_mtl_base_module_t *mtl, struct ompi_com
 int ompi_mtl_adaptib_del_comm(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm)
 {
     (void) mtl;
-    (void) comm;
+    if (OPAL_UNLIKELY(ompi_mtl_adaptib_survives_failures())) {
+        ompi_mtl_adaptib_survivors_drain(comm);
+    }
     return OMPI_SUCCESS;
 }
 
@@ -103,6 +122,7 @@ int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
             "--mca pml cm, or raise mtl_adaptib_priority");
     }
     ompi_mtl_adaptib.selected = false;
+    ompi_mtl_adaptib_survivors_remove();
     ompi_mtl_adaptib_wait_close();
     ompi_mtl_adaptib_shortcut_close();
     if (ompi_mtl_adaptib.prepared_btls) {

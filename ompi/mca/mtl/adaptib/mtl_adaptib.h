@@ -26,6 +26,7 @@
 #include "ompi/mca/mtl/base/base.h"
 #include "ompi/mca/mtl/mtl.h"
 #include "ompi/proc/proc.h"
+#include "ompi/runtime/params.h"
 #include "opal/datatype/opal_convertor.h"
 
 #include "opal/mca/common/adaptib/common_adaptib.h"
@@ -99,12 +100,27 @@ static inline int32_t ompi_mtl_adaptib_wanted_tag(int tag)
     return MPI_ANY_TAG == tag ? OPAL_COMMON_ADAPTIB_ANY_TAG : tag;
 }
 
+/* The context of a communicator's messages. In a job that survives failures a number is used again
+ * while messages of its last communicator may still arrive, so the context has the epoch, too,
+ * where the number leaves room for it. */
+static inline uint32_t ompi_mtl_adaptib_context(struct ompi_communicator_t *comm)
+{
+    const uint32_t number = OPAL_COMMON_ADAPTIB_COMM_CID(comm);
+
+#if OPAL_ENABLE_FT_MPI
+    if (OPAL_UNLIKELY(ompi_ftmpi_enabled) && number < UINT32_C(1) << 16) {
+        return number | (comm->c_epoch & UINT32_C(0x7fff)) << 16;
+    }
+#endif
+    return number;
+}
+
 static inline opal_common_adaptib_envelope_t
 ompi_mtl_adaptib_wanted(struct ompi_communicator_t *comm, int src, int tag)
 {
     opal_common_adaptib_envelope_t envelope;
 
-    envelope.context = OPAL_COMMON_ADAPTIB_COMM_CID(comm);
+    envelope.context = ompi_mtl_adaptib_context(comm);
     envelope.source = ompi_mtl_adaptib_wanted_source(src);
     envelope.tag = ompi_mtl_adaptib_wanted_tag(tag);
     return envelope;

@@ -91,7 +91,7 @@ int ompi_mtl_adaptib_bsend(const void *buf, size_t count, ompi_datatype_t *datat
                            int tag, ompi_communicator_t *comm)
 {
     const opal_common_adaptib_envelope_t envelope = {
-        .context = OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+        .context = ompi_mtl_adaptib_context(comm),
         .source = comm->c_my_rank,
         .tag = tag,
     };

@@ -11,6 +11,7 @@
 #include "opal/util/output.h"
 
 #include "mtl_adaptib.h"
+#include "mtl_adaptib_wait.h"
 
 static int component_register(void);
 static int component_open(void);
@@ -113,12 +114,14 @@ static bool user_wants_us(void)
            && NULL != pml && opal_common_adaptib_mca_names(*pml, "cm");
 }
 
-/* Initializes the job's BTLs, for osc/rdma, if the user named ours. The BTL reports its own
- * failure. */
+/* Initializes the job's BTLs: for osc/rdma, if the user named ours; in a job that survives failures
+ * Open MPI tells of them over BTLs. The BTL reports its own failure. */
 static void prepare_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {
     if (OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS && !mca_bml_base_inited()
-        && opal_common_adaptib_mca_names(opal_btl_base_framework.framework_selection, "adaptib")) {
+        && (ompi_mtl_adaptib_survives_failures()
+            || opal_common_adaptib_mca_names(opal_btl_base_framework.framework_selection,
+                                             "adaptib"))) {
         ompi_mtl_adaptib.prepared_btls =
             OMPI_SUCCESS == mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
     }

@@ -45,7 +45,11 @@ static inline int ompi_mtl_adaptib_mpi_error(int status)
     case OPAL_COMMON_ADAPTIB_NO_MEMORY:
         return MPI_ERR_NO_MEM;
     case OPAL_COMMON_ADAPTIB_UNREACHABLE:
+#if OPAL_ENABLE_FT_MPI
+        return ompi_ftmpi_enabled ? MPI_ERR_PROC_FAILED : MPI_ERR_OTHER;
+#else
         return MPI_ERR_OTHER;
+#endif
     default:
         return MPI_ERR_INTERN;
     }

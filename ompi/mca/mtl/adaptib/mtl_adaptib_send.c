@@ -70,7 +70,7 @@ static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
                         opal_common_adaptib_request_t *request)
 {
     const opal_common_adaptib_envelope_t envelope = {
-        .context = OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+        .context = ompi_mtl_adaptib_context(comm),
         .source = comm->c_my_rank,
         .tag = tag,
     };

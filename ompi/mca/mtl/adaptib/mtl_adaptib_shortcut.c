@@ -68,7 +68,7 @@ static ompi_wait_sync_t freed;
 
 static inline bool is_contiguous(const ompi_datatype_t *datatype, size_t count)
 {
-    const uint16_t flags = datatype->super.flags;
+    const uint32_t flags = datatype->super.flags; /* 16 bits before Open MPI 6 */
 
     return OPAL_LIKELY(0 != (flags & OPAL_DATATYPE_FLAG_CONTIGUOUS)
                        && (1 == count || 0 != (flags & OPAL_DATATYPE_FLAG_NO_GAPS)));

@@ -48,6 +48,7 @@ typedef struct {
     opal_common_adaptib_core_t *core; /* the first; NULL: not initialized, or finalized */
     uint32_t cores;                   /* of this process */
     bool gathers; /* the device may read data in place from the users' buffers */
+    bool devices; /* buffers may lie in the memory of an accelerator */
     mca_btl_base_module_error_cb_fn_t error; /* NULL: no PML over this BTL */
     opal_free_list_t headers;    /* fragments for control messages, and before data in place */
     opal_free_list_t eager;      /* fragments of eager_bytes */

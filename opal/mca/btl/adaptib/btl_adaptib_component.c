@@ -107,6 +107,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
         return NULL;
     }
     mca_btl_adaptib.cores = opal_common_adaptib_endpoints(mca_btl_adaptib.core);
+    mca_btl_adaptib.devices = opal_common_adaptib_has_devices();
     mca_btl_adaptib.gathers = opal_common_adaptib_active_gathers(mca_btl_adaptib.core);
     limits_fit();
     mca_btl_adaptib.limit =

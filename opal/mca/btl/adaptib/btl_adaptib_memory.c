@@ -4,6 +4,7 @@
  */
 #include "opal_config.h"
 
+#include "btl_adaptib_device.h"
 #include "btl_adaptib_fragment.h"
 
 static uint32_t access_of(uint32_t flags)
@@ -27,10 +28,14 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
                                                                  void *base, size_t size,
                                                                  uint32_t flags)
 {
-    mca_btl_adaptib_memory_t *memory =
-        (mca_btl_adaptib_memory_t *) opal_common_adaptib_list_get(&mca_btl_adaptib.memory);
+    mca_btl_adaptib_memory_t *memory;
 
     (void) btl;
+    if (mca_btl_adaptib_is_device(base)) {
+        mca_btl_adaptib_device_refused();
+        return NULL;
+    }
+    memory = (mca_btl_adaptib_memory_t *) opal_common_adaptib_list_get(&mca_btl_adaptib.memory);
     if (OPAL_UNLIKELY(NULL == memory)) {
         return NULL;
     }

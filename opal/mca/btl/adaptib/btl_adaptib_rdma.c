@@ -10,6 +10,7 @@
 
 #include "opal/runtime/opal_progress.h"
 
+#include "btl_adaptib_device.h"
 #include "btl_adaptib_fragment.h"
 #include "btl_adaptib_way.h"
 
@@ -81,7 +82,7 @@ start(mca_btl_base_endpoint_t *endpoint, const mca_btl_adaptib_way_t *way,
 /* Does an operation, within the call if possible; `what` lacks region and remote. The immediate
  * case adds no function call, which would show for puts and gets of few bytes. osc/rdma may pass a
  * null endpoint or handle (4.1, compare-and-swap on a window of one node) together with an address
- * of this process. */
+ * of this process. The local memory of an atomic operation is osc/rdma's own, in host memory. */
 static inline __opal_attribute_always_inline__ int
 transfer(mca_btl_base_endpoint_t *endpoint, opal_common_adaptib_one_sided_t *what,
          mca_btl_base_registration_handle_t *local_handle,
@@ -100,6 +101,9 @@ transfer(mca_btl_base_endpoint_t *endpoint, opal_common_adaptib_one_sided_t *wha
     what->remote = &remote_handle->remote;
     if (OPAL_UNLIKELY(!mca_btl_adaptib_is_used(endpoint))) {
         mca_btl_adaptib_used(endpoint);
+    }
+    if (mca_btl_adaptib_is_device(what->local)) {
+        return mca_btl_adaptib_device_start(endpoint, what, local_handle, done, context, data);
     }
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_COMPLETE
                       != opal_common_adaptib_try_rma(way.core, way.peer, what))) {
@@ -227,6 +231,14 @@ static __opal_attribute_noinline__ void flush_others(void)
     }
 }
 
+/* Waits for operations on device memory, whose pieces follow one another. */
+static __opal_attribute_noinline__ void flush_devices(void)
+{
+    while (mca_btl_adaptib_device_busy()) {
+        opal_progress();
+    }
+}
+
 /* Flushes all endpoints; Open MPI never asks for a single one. It ends in any case, since an
  * operation whose peer is lost completes with an error. With nothing under way, only one in
  * CALLS_PER_PASS calls makes progress: osc/rdma calls again and again until its callbacks have run.
@@ -245,6 +257,9 @@ int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
     }
     if (OPAL_UNLIKELY(mca_btl_adaptib.cores > 1)) {
         flush_others();
+    }
+    if (OPAL_UNLIKELY(mca_btl_adaptib.devices)) {
+        flush_devices();
     }
     return OPAL_SUCCESS;
 }

@@ -131,14 +131,37 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
     return 0 != opal_convertor_on_device(convertor);
 }
 
-/* True if no buffer of this process can lie in a device's memory, and no peer can have another byte
- * order. */
-static inline bool opal_common_adaptib_plain_memory(void)
+/* True if Open MPI has a component for an accelerator. */
+static inline bool opal_common_adaptib_has_devices(void)
 {
     const char *accelerator =
         opal_accelerator_base_selected_component.base_version.mca_component_name;
 
-    return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT && 0 == strcmp(accelerator, "null");
+    return 0 != strcmp(accelerator, "null");
+}
+
+/* True if the address lies in a device's memory. */
+static inline bool opal_common_adaptib_is_device(const void *address)
+{
+    uint64_t flags = 0;
+    int device = MCA_ACCELERATOR_NO_DEVICE_ID;
+
+    return 0 < opal_accelerator.check_addr(address, &device, &flags);
+}
+
+/* Copies between a device's memory and the host's; returns false if that failed. */
+static inline bool opal_common_adaptib_device_copy(void *to, const void *from, size_t bytes)
+{
+    return OPAL_SUCCESS
+           == opal_accelerator.mem_copy(MCA_ACCELERATOR_NO_DEVICE_ID, MCA_ACCELERATOR_NO_DEVICE_ID,
+                                        to, from, bytes, MCA_ACCELERATOR_TRANSFER_UNSPEC);
+}
+
+/* True if no buffer of this process can lie in a device's memory, and no peer can have another byte
+ * order. */
+static inline bool opal_common_adaptib_plain_memory(void)
+{
+    return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT && !opal_common_adaptib_has_devices();
 }
 
 #else /* 4.1 */
@@ -227,6 +250,26 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
     (void) convertor;
     return false;
 #endif
+}
+
+/* Only convertors tell of device memory. */
+static inline bool opal_common_adaptib_has_devices(void)
+{
+    return false;
+}
+
+static inline bool opal_common_adaptib_is_device(const void *address)
+{
+    (void) address;
+    return false;
+}
+
+static inline bool opal_common_adaptib_device_copy(void *to, const void *from, size_t bytes)
+{
+    (void) to;
+    (void) from;
+    (void) bytes;
+    return false;
 }
 
 static inline bool opal_common_adaptib_plain_memory(void)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Messages to the user, through Open MPI's help texts, once for each host.
+ * Messages to the user, once for each host.
  */
 #include "opal_config.h"
 
@@ -13,16 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "opal/mca/installdirs/installdirs.h"
 #include "opal/runtime/opal.h"
 #include "opal/util/output.h"
-#include "opal/util/show_help.h"
+#include "opal/util/printf.h"
 
 #include "common_adaptib_compat.h"
 #include "common_adaptib_mca.h"
 #include "common_adaptib_mca_parts.h"
-
-#define HELP_FILE "help-common-adaptib.txt"
 
 static bool session_seen;     /* the job's session directory existed at the start */
 static bool outlives_session; /* the job may go on without that directory */
@@ -30,34 +27,6 @@ static bool outlives_session; /* the job may go on without that directory */
 const char *opal_common_adaptib_mca_host_name(void)
 {
     return NULL != opal_process_info.nodename ? opal_process_info.nodename : "localhost";
-}
-
-/* If Open MPI does not find a help file, it prints an apology instead of the text. */
-static bool help_file_readable(const char *directory)
-{
-    char path[OPAL_PATH_MAX];
-
-    if (NULL == directory
-        || snprintf(path, sizeof(path), "%s/%s", directory, HELP_FILE) >= (int) sizeof(path)) {
-        return false;
-    }
-    return 0 == access(path, R_OK);
-}
-
-static bool help_file_found(void)
-{
-    static int found = -1;
-
-    if (found < 0) {
-        found = help_file_readable(opal_install_dirs.opaldatadir);
-#if defined(ADAPTIB_HELP_DIR)
-        if (!found && help_file_readable(ADAPTIB_HELP_DIR)) {
-            opal_show_help_add_dir(ADAPTIB_HELP_DIR);
-            found = true;
-        }
-#endif
-    }
-    return found;
 }
 
 /* Writes in one piece, so that the lines of several processes do not mix. */
@@ -116,21 +85,23 @@ static bool first_to_say(const char *text)
     return true;
 }
 
-/* Help texts are Open MPI's convention. Its relay to mpirun, which would show a text once for all
- * processes, sometimes loses it (most often when the job ends at once, as it does here). So the
- * text goes straight to stderr, once per host. */
+/* Open MPI's relay to mpirun, which would show a text once for all processes, sometimes loses it
+ * (most often when the job ends at once, as it does here). So the text goes straight to stderr,
+ * once per host. */
 void opal_common_adaptib_mca_say_help(const char *topic, const char *detail)
 {
+    static const char line[] =
+        "--------------------------------------------------------------------------\n";
+    const opal_common_adaptib_mca_text_t *around = opal_common_adaptib_mca_text(topic);
     char *text = NULL;
 
     if (!first_to_say(detail)) {
         return;
     }
-    if (help_file_found()) {
-        text = opal_show_help_string(HELP_FILE, topic, true, detail,
-                                     opal_common_adaptib_mca_host_name());
-    }
-    if (NULL == text) {
+    if (NULL == around
+        || opal_asprintf(&text, "%s%s\n%s\n\n  Local host:  %s\n%s%s", line, around->before, detail,
+                         opal_common_adaptib_mca_host_name(), around->after, line)
+               < 0) {
         opal_output(0, "adaptib: %s: %s", topic, detail);
         return;
     }

@@ -6,6 +6,7 @@
  *   common_adaptib_mca_parameters.c  parameters and counters as Open MPI's variables
  *   common_adaptib_mca_arrays.c      counters by rail and path as arrays of MPI_T
  *   common_adaptib_mca_messages.c    messages to the user
+ *   common_adaptib_mca_texts.c       the texts around them
  *   common_adaptib_mca_memory.c      memory that is unmapped
  *   common_adaptib_mca_ended.c       processes that have ended
  *   common_adaptib_mca_report.c      reports of all processes, for the first one
@@ -24,7 +25,17 @@ enum {
     OPAL_COMMON_ADAPTIB_MCA_TEXT = 1024
 };
 
-/* Shows the user a topic of the help file, with `detail`; once per host. */
+/* A message to the user: `before`, the detail, the name of the host, `after`; all in lines. */
+typedef struct {
+    const char *topic;
+    const char *before;
+    const char *after;
+} opal_common_adaptib_mca_text_t;
+
+/* NULL: there is no such topic. */
+const opal_common_adaptib_mca_text_t *opal_common_adaptib_mca_text(const char *topic);
+
+/* Shows the user the text of a topic, with `detail`; once per host. */
 void opal_common_adaptib_mca_say_help(const char *topic, const char *detail);
 /* Checks, at the start, for a directory in which the processes of a host can see which messages
  * have been shown. */

@@ -114,8 +114,10 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
           [common_adaptib_libdir=$opallibdir
            common_adaptib_bindir=$adaptib_tool_dir
            AS_IF([test "$prefix" = NONE],
-                 [common_adaptib_man1dir=$adaptib_tool_dir/man/man1],
-                 [common_adaptib_man1dir='${mandir}/man1'])
+                 [common_adaptib_man1dir=$adaptib_tool_dir/man/man1
+                  common_adaptib_libexecdir=$adaptib_tool_dir/libexec],
+                 [common_adaptib_man1dir='${mandir}/man1'
+                  common_adaptib_libexecdir='${libexecdir}/adaptib'])
            common_adaptib_CPPFLAGS=
            common_adaptib_mca_CPPFLAGS="-I\$(top_srcdir) $adaptib_ompi_CPPFLAGS"
            common_adaptib_mca_CFLAGS="-std=gnu11 -fvisibility=hidden $adaptib_ompi_CFLAGS"
@@ -166,6 +168,7 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     AC_SUBST([common_adaptib_libdir])
     AC_SUBST([common_adaptib_bindir])
     AC_SUBST([common_adaptib_man1dir])
+    AC_SUBST([common_adaptib_libexecdir])
     AC_SUBST([common_adaptib_mca_CPPFLAGS])
     AC_SUBST([common_adaptib_mca_CFLAGS])
     AC_SUBST([common_adaptib_mca_LIBS])

@@ -291,16 +291,24 @@ constexpr std::array kTable{
         "error if none can be used. shm: shared memory alone. verbs: RDMA devices alone, within "
         "a host as well."},
     opal_common_adaptib_parameter_t{
-        "if_include", kString, &g_parameters.if_include, "all", "", "all|device[:port],...", 3,
+        "if_include", kString, &g_parameters.devices.include, "all", "", "all|device[:port],...", 3,
         "Names the RDMA devices or ports to use, in the order in which rails are numbered. Set "
         "it to leave the others to something else, or to compare rails. all: every active port "
         "of InfiniBand or RoCE, the nearest to the process first. device[:port],...: those of a "
         "list like mlx_a,mlx_b:1, which may differ from host to host."},
     opal_common_adaptib_parameter_t{
-        "if_exclude", kString, &g_parameters.if_exclude, "none", "", "none|device[:port],...", 3,
+        "if_exclude", kString, &g_parameters.devices.exclude, "none", "", "none|device[:port],...",
+        3,
         "Names the RDMA devices or ports not to use. Set it if a device is for storage or for "
         "management. none: no device is excluded. device[:port],...: those of a list as in "
         "if_include. Only one of if_include and if_exclude can be set."},
+    opal_common_adaptib_parameter_t{
+        "if_standby", kString, &g_parameters.devices.standby, "none", "", "none|device[:port],...",
+        4,
+        "Names the RDMA devices or ports that stand by: they are connected, and carry nothing "
+        "while another one connects the same two processes. Set it if a port is to be used only "
+        "when others fail. none: all carry traffic. device[:port],...: those of a list as in "
+        "if_include, the same on all hosts."},
     opal_common_adaptib_parameter_t{
         "gid_index", kInt, &g_parameters.gid_index, "-1", "index", "-1..255", 3,
         "RoCE: chooses the entry of a port's GID table by which the port is addressed. Set it if "

@@ -29,6 +29,13 @@ struct PlacementParameters {
     char* ring_check;
 };
 
+// RDMA devices and ports of the parameters if_include, if_exclude and if_standby.
+struct DeviceLists {
+    char* include;
+    char* exclude;
+    char* standby;
+};
+
 // Plain data; the process's strings live on the heap (Open MPI may replace and free them).
 struct Parameters {
     int eager_limit;
@@ -67,8 +74,7 @@ struct Parameters {
     char* frequent_buffers;
     int frequent_buffers_max;
     char* fabric;
-    char* if_include;
-    char* if_exclude;
+    DeviceLists devices;
     int gid_index;
     int partition;
     int service_level;

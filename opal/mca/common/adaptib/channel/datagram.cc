@@ -12,14 +12,15 @@ namespace adaptib {
 Status DatagramChannel::create(RailList rails, std::uint32_t first, const Identity& identity,
                                const Clock& clock, Counters& counters,
                                std::unique_ptr<DatagramChannel>& out, std::uint32_t most_receives,
-                               std::uint32_t first_receives) {
+                               std::uint32_t first_receives, bool gathers) {
     for (const Rail* rail : rails) {
         if (!rail->info().has(Capability::ud)) {
             return Status::error(Reason::not_supported);
         }
     }
     std::unique_ptr<DatagramChannel> channel(new DatagramChannel(first, identity, clock, counters));
-    if (Status status = channel->sender_.open(rails, most_receives, first_receives); !status.ok()) {
+    if (Status status = channel->sender_.open(rails, most_receives, first_receives, gathers);
+        !status.ok()) {
         return status;
     }
     out = std::move(channel);
@@ -34,7 +35,9 @@ std::byte* DatagramChannel::reserve(Bytes) {
            sizeof(MessageHeader);
 }
 
-Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& header) {
+// `lent`: null: the payload is in the slot.
+Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& header,
+                               LentPayload* lent) {
     if (target.handle == nullptr) {
         return target.coming ? Status::again(Reason::not_connected)
                              : Status::error(Reason::peer_gone);
@@ -60,14 +63,25 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
     if (link != nullptr) {
         slots.retain(slot);
     }
+    if (lent != nullptr) [[unlikely]] {
+        slots.lend(slot, target.port, *lent);
+    }
     slots.set_posted_at(slot, now);
     const Status status = sender_.post(target, slot);
     if (status.ok()) {
         slots.take();
         if (link != nullptr) {
+            if (lent != nullptr) [[unlikely]] {
+                link->lend(now);
+            }
             retransmitter_.on_sent(*link);
         }
-    } else if (link != nullptr) {
+        return status;
+    }
+    if (lent != nullptr) {
+        slots.take_loan_back(slot, *lent);
+    }
+    if (link != nullptr) {
         slots.take_back(slot);
         link->take_back();
         if (retransmitter_.tolerant() && status.is_error() &&

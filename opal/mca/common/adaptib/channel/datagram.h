@@ -63,12 +63,12 @@ public:
 
     // `first`: the number of rails[0] among the rails that the process publishes.
     // If datagrams may be lost: `most_receives` of one rail; `first_receives` of the first one at
-    // the start.
+    // the start. `gathers`: see gathers().
     static Status create(RailList rails, std::uint32_t first, const Identity& identity,
                          const Clock& clock, Counters& counters,
                          std::unique_ptr<DatagramChannel>& out,
                          std::uint32_t most_receives = kUsualReceives,
-                         std::uint32_t first_receives = kFirstReceives);
+                         std::uint32_t first_receives = kFirstReceives, bool gathers = false);
     static Status create(Rail& rail, const Identity& identity, const Clock& clock,
                          Counters& counters, std::unique_ptr<DatagramChannel>& out) {
         Rail* const only = &rail;
@@ -86,6 +86,8 @@ public:
     std::uint32_t ports() const { return static_cast<std::uint32_t>(sender_.ports()); }
     std::uint32_t qp_number(std::uint32_t port = 0) const { return sender_.port(port).qp_number(); }
     Rail& rail(std::uint32_t port = 0) const { return sender_.port(port).rail(); }
+    // Returns the number of the port's rail among those that the process publishes.
+    std::uint32_t rail_number(std::uint32_t port) const { return sender_.published(port); }
     // Returns true if datagrams are numbered.
     bool linked() const { return !sender_.reliable(); }
 
@@ -95,7 +97,29 @@ public:
     std::byte* reserve(Bytes length);
     // again: the target has no room, or is `coming`; the reservation is gone. error(peer_gone): the
     // target was released.
-    Status commit(DatagramTarget& target, const MessageHeader& header);
+    Status commit(DatagramTarget& target, const MessageHeader& header) {
+        return commit(target, header, nullptr);
+    }
+    // Same for a message whose last bytes are in a user's buffer. If it is sent, the buffer is lent
+    // until the datagram is acknowledged, or for DatagramLink::kLoan: after that the slot has a
+    // copy, to be sent again. REQUIRES: gathers().
+    Status commit_gathered(DatagramTarget& target, const MessageHeader& header, LentPayload& lent) {
+        return commit(target, header, &lent);
+    }
+    // Returns true if payloads may be in users' buffers.
+    bool gathers() const { return sender_.gathers(); }
+    // Returns false if the target takes no further message now.
+    static bool has_room(const DatagramTarget& target) {
+        return target.handle != nullptr && (target.link == nullptr || target.link->may_send());
+    }
+    // Ends the messages to the target whose buffers are lent (PayloadLoans::abandon).
+    void abandon_loans(const DatagramTarget& target, GatherEnd how) {
+        if (gathers()) {
+            sender_.slots().abandon_loans(target.name, how);
+        }
+    }
+    // Gives up the registrations of buffers that are still lent. Nothing is sent after that.
+    void drop_loans() { sender_.slots().drop_loans(); }
 
     // Acknowledges datagrams and sends them again; its owner sets the handlers.
     DatagramRetransmitter& retransmitter() { return retransmitter_; }
@@ -123,6 +147,7 @@ private:
                     Counters& counters)
         : clock_(clock), counters_(counters), sender_(first, identity, clock, counters),
           retransmitter_(sender_, clock, counters) {}
+    Status commit(DatagramTarget& target, const MessageHeader& header, LentPayload* lent);
     std::size_t poll_port(std::uint32_t port, const Receiver& receiver, std::size_t limit);
     void handle_receive(std::uint32_t port, const WorkCompletion& completion,
                         const Receiver& receiver);

@@ -43,6 +43,8 @@ public:
     static constexpr std::uint32_t kWindow = 16;
     static constexpr std::uint32_t kAckEvery = 4;
     static constexpr Nanoseconds kAckDelay{100'000};
+    // Longest time that a user's buffer is lent: acknowledgements of a peer that polls come sooner.
+    static constexpr Nanoseconds kLoan = 2 * kAckDelay;
     static constexpr Nanoseconds kFirstTimeout{10'000'000};
     static constexpr Nanoseconds kLeastTimeout{1'000'000};
     static constexpr Nanoseconds kMostTimeout{1'000'000'000};
@@ -68,6 +70,29 @@ public:
     void take_back() {
         --count_;
         --next_number_;
+    }
+    // The datagram just added has its payload in a user's buffer, for kLoan at most.
+    void lend(Nanoseconds now) {
+        lent_due_ = count_ == 1 ? now + kLoan : std::min(lent_due_, now + kLoan);
+    }
+    // Calls `copy(slot)` for each unacknowledged datagram that was sent kLoan ago and still reads a
+    // buffer, as `reads(slot)` tells.
+    template <class Reads, class Copy> void end_loans(Nanoseconds now, Reads&& reads, Copy&& copy) {
+        if (count_ == 0 || now < lent_due_) [[likely]] {
+            return;
+        }
+        lent_due_ = Nanoseconds::max();
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            const Sent& sent = at(i);
+            if (sent.over || !reads(sent.slot)) {
+                continue;
+            }
+            if (now - sent.posted >= kLoan) {
+                copy(sent.slot);
+            } else {
+                lent_due_ = std::min(lent_due_, sent.posted + kLoan);
+            }
+        }
     }
     // Processes an acknowledgement: all before `before`, and `bits` after it. Calls `release(slot)`
     // for each datagram that it newly acknowledges.
@@ -229,7 +254,7 @@ public:
     Nanoseconds deadline() const {
         Nanoseconds next = Nanoseconds::max();
         if (count_ > 0) {
-            next = due_;
+            next = std::min(due_, lent_due_);
         }
         if (owed_ > 0) {
             next = std::min(next, owed_ >= kAckEvery ? Nanoseconds{0} : ack_due_);
@@ -279,8 +304,9 @@ private:
     std::uint32_t next_number_ = 1;
     std::uint32_t backoff_ = 1;
     std::uint32_t unanswered_ = 0;
-    bool rests_ = false; // see rest()
-    Nanoseconds due_{0}; // when the oldest is sent again
+    bool rests_ = false;                        // see rest()
+    Nanoseconds due_{0};                        // when the oldest is sent again
+    Nanoseconds lent_due_ = Nanoseconds::max(); // when loans are to end; has passed: maybe none is
     Nanoseconds timeout_ = kFirstTimeout;
     Nanoseconds smoothed_{0};
     Nanoseconds deviation_{0};

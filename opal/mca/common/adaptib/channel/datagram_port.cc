@@ -13,24 +13,25 @@ constexpr Nanoseconds kMendEvery{10'000'000};
 
 } // namespace
 
-Status DatagramPort::open(Rail& rail, std::uint32_t sends, const Receives& receives,
+Status DatagramPort::open(Rail& rail, const Sends& sends, const Receives& receives,
                           std::uint64_t key, Counters& counters) {
     rail_ = &rail;
     counters_ = &counters;
     key_ = key;
+    pieces_ = std::clamp(rail.info().max_gather, 1u, sends.pieces);
     block_ = receives.first;
     most_receives_ = receives.most;
     if (rail.info().max_send_depth > 0) { // receive queues are about as deep
         most_receives_ = std::min(most_receives_, rail.info().max_send_depth);
     }
     if (rail.info().max_cq_depth > 0) {
-        most_receives_ = std::min(most_receives_, rail.info().max_cq_depth - sends);
+        most_receives_ = std::min(most_receives_, rail.info().max_cq_depth - sends.most);
     }
     most_receives_ = std::max(most_receives_, block_);
     receive_bytes_ = round_up(rail.info().datagram_bytes, kCacheLine);
     Status status = add_block();
     if (status.ok()) {
-        status = rail.create_cq(sends + most_receives_, cq_);
+        status = rail.create_cq(sends.most + most_receives_, cq_);
     }
     if (!status.ok()) {
         return status;
@@ -39,7 +40,8 @@ Status DatagramPort::open(Rail& rail, std::uint32_t sends, const Receives& recei
     init.type = QpType::ud;
     init.send_cq = cq_.get();
     init.receive_cq = cq_.get();
-    init.send_depth = sends;
+    init.send_depth = sends.most;
+    init.max_gather = pieces_;
     init.receive_depth = most_receives_;
     if (status = rail.create_qp(init, qp_); !status.ok()) {
         return status;
@@ -122,13 +124,14 @@ Status DatagramPort::post_receive(std::uint32_t index) {
 }
 
 Status DatagramPort::post(const AddressHandle& handle, std::uint32_t remote_qp,
-                          std::uint64_t remote_key, const Gather& gather, std::uint32_t slot) {
+                          std::uint64_t remote_key, std::span<const Gather> pieces,
+                          std::uint32_t slot) {
     SendWork work;
     work.wr_id = life_tag() | kSendTag | slot;
     work.opcode = Opcode::send;
     work.flags = kSignaled;
-    work.gather = &gather;
-    work.gather_count = 1;
+    work.gather = pieces.data();
+    work.gather_count = static_cast<std::uint32_t>(pieces.size());
     work.address_handle = &handle;
     work.remote_qp = remote_qp;
     work.remote_access_key = remote_key;

@@ -31,19 +31,25 @@ public:
         std::uint32_t most = 0; // at least `first`
     };
 
-    // Makes the queue pair, for at most `sends` at a time, and posts the receives. `key`: the
-    // queue's key.
-    Status open(Rail& rail, std::uint32_t sends, const Receives& receives, std::uint64_t key,
+    // Number of sends at a time, and pieces of each.
+    struct Sends {
+        std::uint32_t most = 0;
+        std::uint32_t pieces = 1; // at most; less if the rail takes less
+    };
+
+    // Makes the queue pair and posts the receives. `key`: the queue's key.
+    Status open(Rail& rail, const Sends& sends, const Receives& receives, std::uint64_t key,
                 Counters& counters);
 
     Rail& rail() const { return *rail_; }
     std::uint32_t qp_number() const { return qp_->number(); }
     bool ready() const { return qp_->query().state == QpState::ready_to_send; }
 
-    // Sends `gather` to queue pair `remote_qp`, whose queue has `remote_key`. The completion has
+    std::uint32_t pieces() const { return pieces_; } // of one send, at most
+    // Sends the pieces to queue pair `remote_qp`, whose queue has `remote_key`. The completion has
     // the slot's number.
     Status post(const AddressHandle& handle, std::uint32_t remote_qp, std::uint64_t remote_key,
-                const Gather& gather, std::uint32_t slot);
+                std::span<const Gather> pieces, std::uint32_t slot);
     // Posts receive `index` again.
     Status post_receive(std::uint32_t index);
     const std::byte* receive_at(std::uint32_t index) const { return place_of(index); }
@@ -130,6 +136,7 @@ private:
     std::uint32_t block_ = 1;
     std::size_t waiting_ = 0; // receives polled since the queue was last seen empty
     Bytes receive_bytes_ = 0; // of each receive
+    std::uint32_t pieces_ = 1;
     // Incarnation of the queue pair; completions of earlier ones do not count
     std::uint32_t life_ = 0;
     bool broken_ = false;    // to be restarted ...

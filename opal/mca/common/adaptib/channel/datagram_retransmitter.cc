@@ -51,6 +51,7 @@ void DatagramRetransmitter::run_timers() {
     const Nanoseconds now = clock_.now();
     for (std::size_t left = minded_.size(); left > 0 && !minded_.empty(); --left) {
         DatagramLink& link = *minded_.pop_front(); // in turns: slots may run out
+        end_loans(link, now);
         std::uint32_t tries = 0;
         const std::uint32_t slot = link.to_repeat(now, tries);
         if (slot != DatagramLink::kNone) {
@@ -133,6 +134,9 @@ void DatagramRetransmitter::repeat(DatagramLink& link, std::uint32_t slot, Nanos
 Status DatagramRetransmitter::send_again(DatagramTarget& target, std::uint32_t slot,
                                          Nanoseconds now) {
     SendSlots& slots = sender_.slots();
+    if (slots.reads_buffer(slot)) {
+        copy_payload(slot);
+    }
     std::byte* at = slots.at(slot);
     DatagramLink& link = *target.link;
     // Updates the acknowledgement, unless the adapter still reads the slot; the old one remains
@@ -152,6 +156,18 @@ Status DatagramRetransmitter::send_again(DatagramTarget& target, std::uint32_t s
         }
     }
     return status;
+}
+
+void DatagramRetransmitter::copy_payload(std::uint32_t slot) {
+    sender_.slots().copy_payload(slot);
+    ++counters_.datagram_loans_ended;
+}
+
+// Gives the users their buffers back: the peer does not listen, or an acknowledgement was lost.
+void DatagramRetransmitter::end_loans(DatagramLink& link, Nanoseconds now) {
+    link.end_loans(
+        now, [this](std::uint32_t slot) { return sender_.slots().reads_buffer(slot); },
+        [this](std::uint32_t slot) { copy_payload(slot); });
 }
 
 bool DatagramRetransmitter::owes(const DatagramTarget& target) const {

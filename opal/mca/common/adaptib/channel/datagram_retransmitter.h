@@ -137,6 +137,8 @@ private:
     void doubt(DatagramTarget& target, PathFailure failure, WorkStatus status);
     void handle_refused(DatagramTarget& target, Status status);
     Status send_again(DatagramTarget& target, std::uint32_t slot, Nanoseconds now);
+    void copy_payload(std::uint32_t slot);
+    void end_loans(DatagramLink& link, Nanoseconds now);
     void acknowledge(DatagramTarget& target);
     void acknowledge_arrivals();
     void repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now);

@@ -16,7 +16,8 @@ constexpr std::uint32_t kMostExpected = 1024;
 } // namespace
 
 Status DatagramSender::open(RailList rails, std::uint32_t most_receives,
-                            std::uint32_t first_receives) {
+                            std::uint32_t first_receives, bool gathers) {
+    gathers_ = gathers;
     datagram_bytes_ = rails[0]->info().datagram_bytes;
     for (const Rail* rail : rails) {
         datagram_bytes_ = std::min(datagram_bytes_, rail->info().datagram_bytes);
@@ -28,9 +29,10 @@ Status DatagramSender::open(RailList rails, std::uint32_t most_receives,
     Status status = slots_.open(rails, datagram_bytes_);
     for (std::size_t i = 0; i < rails.size() && status.ok(); ++i) {
         const std::uint32_t first = reliable_ || i > 0 ? kReceiveSlots : first_receives;
-        status = ports_[i].open(*rails[i], SendSlots::kBlock,
-                                {first, reliable_ ? first : std::max(first, most_receives)},
-                                identity_.key, counters_);
+        status = ports_[i].open(
+            *rails[i], {SendSlots::kBlock, gathers ? SendSlots::kMostPieces : 1},
+            {first, reliable_ ? first : std::max(first, most_receives)}, identity_.key, counters_);
+        gathers_ = gathers_ && ports_[i].pieces() == SendSlots::kMostPieces;
     }
     return status;
 }
@@ -56,7 +58,9 @@ DatagramHeader DatagramSender::prefix_for(const DatagramTarget& target) const {
 
 Status DatagramSender::post(std::uint32_t port, const AddressHandle& handle, std::uint32_t qp,
                             std::uint64_t key, std::uint32_t slot) {
-    const Status status = ports_[port].post(handle, qp, key, slots_.gather(slot, port), slot);
+    SendSlots::Pieces memory;
+    const Status status =
+        ports_[port].post(handle, qp, key, slots_.pieces(slot, port, memory), slot);
     if (status.ok()) {
         slots_.on_posted(slot, port);
     }

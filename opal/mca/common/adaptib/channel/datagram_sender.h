@@ -40,9 +40,11 @@ public:
     }
 
     // Opens a port on each rail. If datagrams may be lost, the port has at most `most_receives`
-    // receives, and that of the first rail `first_receives` for a start.
+    // receives, and that of the first rail `first_receives` for a start. `gathers`: payloads may be
+    // in users' buffers, if all rails can read them from there.
     // REQUIRES: each has Capability::ud.
-    Status open(RailList rails, std::uint32_t most_receives, std::uint32_t first_receives);
+    Status open(RailList rails, std::uint32_t most_receives, std::uint32_t first_receives,
+                bool gathers);
     // Tells that so many processes may send, as the first that they do, at once.
     void expect(std::uint32_t processes);
 
@@ -52,6 +54,8 @@ public:
         return datagram_bytes_ - sizeof(DatagramHeader) - sizeof(MessageHeader);
     }
     Bytes datagram_bytes() const { return datagram_bytes_; }
+    // Returns true if datagrams may have their payloads in users' buffers.
+    bool gathers() const { return gathers_; }
     // Returns true if neither rails nor moves lose datagrams.
     bool reliable() const { return reliable_; }
     SendSlots& slots() { return slots_; }
@@ -90,6 +94,7 @@ private:
     const Clock& clock_;
     Counters& counters_;
     bool reliable_ = true;
+    bool gathers_ = false;
     Bytes datagram_bytes_ = 0; // that all rails take
     SendSlots slots_;
     std::vector<DatagramPort> ports_; // at least one; the number stays

@@ -44,12 +44,13 @@ Status SendSlots::add_block() {
         free_.push_back(static_cast<std::uint32_t>(slots_.size()));
         slots_.emplace_back();
     }
+    loans_.grow(slots_.size());
     return kOk;
 }
 
 void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix) {
     std::memcpy(at(slot), &prefix, sizeof prefix);
-    slots_[slot] = {to, sizeof prefix, 0, false, Nanoseconds{0}};
+    slots_[slot] = {.to = to, .bytes = sizeof prefix};
 }
 
 void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix,
@@ -58,7 +59,7 @@ void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& 
     std::memcpy(begin, &prefix, sizeof prefix);
     std::memcpy(begin + sizeof prefix, &header, sizeof header);
     const auto bytes = static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length);
-    slots_[slot] = {to, bytes, 0, false, Nanoseconds{0}};
+    slots_[slot] = {.to = to, .bytes = bytes};
 }
 
 void SendSlots::on_ended(std::uint32_t slot, std::uint32_t port) {
@@ -72,8 +73,49 @@ void SendSlots::drop(std::uint32_t slot) {
 }
 
 void SendSlots::release(std::uint32_t slot) {
+    if (slots_[slot].lent) [[unlikely]] {
+        settle_loan(slot);
+    }
     if (slots_[slot].posts == 0 && !slots_[slot].retained) {
         free_.push_back(slot);
+    }
+}
+
+// Ends the loan if nothing reads the buffer any more, nor will.
+void SendSlots::settle_loan(std::uint32_t slot) {
+    Slot& sent = slots_[slot];
+    const bool read_again = sent.retained && loans_.reads(slot);
+    if (!read_again && !posted_on(slot, loans_.port(slot))) {
+        sent.lent = false;
+        loans_.end(slot);
+    }
+}
+
+void SendSlots::copy_payload(std::uint32_t slot) {
+    loans_.copy(slot, payload_place(slot));
+    settle_loan(slot);
+}
+
+// A message that ends with an error has its payload in the slot from now on: the user may unmap the
+// buffer.
+void SendSlots::abandon_loans(std::uint64_t to, GatherEnd how) {
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+        if (!slots_[slot].lent || slots_[slot].to != to) {
+            continue;
+        }
+        if (how == GatherEnd::lost && loans_.reads(slot)) {
+            loans_.copy(slot, payload_place(slot));
+        }
+        loans_.abandon(slot, how);
+        settle_loan(slot);
+    }
+}
+
+void SendSlots::drop_loans() {
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+        if (slots_[slot].lent) {
+            loans_.abandon(slot, GatherEnd::dropped);
+        }
     }
 }
 

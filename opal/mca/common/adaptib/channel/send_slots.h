@@ -3,21 +3,23 @@
 //
 // Purpose: slots of one datagram each, all of which every port of the channel can send from. A slot
 // is free once no port sends it any more and nothing keeps it for another try. Grows by blocks, up
-// to a bound.
+// to a bound. The payload may be in a user's buffer instead (channel/payload_loans.h).
 // Ownership: the rail of the first port allocates the memory; it is registered with the others.
 // Threads: one at a time.
-// May touch: base/, fabric/, stats/.
+// May touch: base/, fabric/, stats/, channel/payload_loans.h.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
 #include "base/wire.h"
+#include "channel/payload_loans.h"
 #include "fabric/fabric.h"
 #include "stats/counters.h"
 
@@ -25,7 +27,9 @@ namespace adaptib {
 
 class SendSlots {
 public:
-    static constexpr std::uint32_t kBlock = 64; // slots
+    static constexpr std::uint32_t kBlock = 64;     // slots
+    static constexpr std::uint32_t kMostPieces = 2; // of a datagram: from the slot, from a buffer
+    using Pieces = std::array<Gather, kMostPieces>;
 
     explicit SendSlots(Counters& counters) : counters_(counters) {}
 
@@ -49,9 +53,16 @@ public:
         return static_cast<std::byte*>(blocks_[slot / kBlock].memory->address()) +
                slot % kBlock * slot_bytes_;
     }
-    // Returns the datagram as `port` sends it.
-    Gather gather(std::uint32_t slot, std::uint32_t port) const {
-        return {at(slot), slots_[slot].bytes, blocks_[slot / kBlock].keys[port]};
+    // Returns the datagram as `port` sends it, in one or two pieces of `memory`.
+    std::span<const Gather> pieces(std::uint32_t slot, std::uint32_t port, Pieces& memory) const {
+        const Slot& sent = slots_[slot];
+        memory[0] = {at(slot), sent.bytes, blocks_[slot / kBlock].keys[port]};
+        if (!reads_buffer(slot)) [[likely]] {
+            return {memory.data(), 1};
+        }
+        memory[1] = loans_.payload(slot);
+        memory[0].length -= memory[1].length;
+        return {memory.data(), 2};
     }
     std::uint64_t target_of(std::uint32_t slot) const { return slots_[slot].to; }
 
@@ -75,12 +86,33 @@ public:
     void take_back(std::uint32_t slot) { slots_[slot].retained = false; }
     void drop(std::uint32_t slot);
 
+    // lend(): the last bytes of the datagram are those of a user's buffer, which `port` reads.
+    // take_loan_back(): the slot was not posted. REQUIRES for both: the slot is next().
+    void lend(std::uint32_t slot, std::uint32_t port, LentPayload& lent) {
+        loans_.begin(slot, port, lent);
+        slots_[slot].lent = true;
+    }
+    void take_loan_back(std::uint32_t slot, LentPayload& lent) {
+        loans_.take_back(slot, lent);
+        slots_[slot].lent = false;
+    }
+    // Returns true if the next post of the slot would read a user's buffer.
+    bool reads_buffer(std::uint32_t slot) const { return slots_[slot].lent && loans_.reads(slot); }
+    // Copies the payload into the slot: the buffer is the user's again once the post that reads it
+    // has ended. REQUIRES: reads_buffer().
+    void copy_payload(std::uint32_t slot);
+    // Ends the messages to process `to` whose buffers are lent (PayloadLoans::abandon).
+    void abandon_loans(std::uint64_t to, GatherEnd how);
+    // Drops all loans: nothing is sent any more.
+    void drop_loans();
+
 private:
     struct Slot {
         std::uint64_t to = 0; // the target's name
         std::uint32_t bytes = 0;
         std::uint8_t posts = 0; // bit by port: its completion is outstanding
         bool retained = false;  // until it is acknowledged
+        bool lent = false;      // it has a loan
         Nanoseconds posted_at{0};
     };
     struct Block {
@@ -93,7 +125,11 @@ private:
     static constexpr std::uint8_t bit_of(std::uint32_t port) {
         return static_cast<std::uint8_t>(1u << port);
     }
+    std::byte* payload_place(std::uint32_t slot) const {
+        return at(slot) + slots_[slot].bytes - loans_.payload(slot).length;
+    }
     void release(std::uint32_t slot);
+    void settle_loan(std::uint32_t slot);
 
     Counters& counters_;
     std::vector<Rail*> rails_; // by port
@@ -101,6 +137,7 @@ private:
     std::vector<Block> blocks_;
     std::vector<std::uint32_t> free_; // at most all slots
     std::vector<Slot> slots_;
+    PayloadLoans loans_;
 };
 
 } // namespace adaptib

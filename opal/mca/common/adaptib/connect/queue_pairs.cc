@@ -21,6 +21,7 @@ void QueuePairs::add_subchannels(Peer& peer) {
         subchannel.local_rail = peer.contact.route.pairs[i].local;
         subchannel.remote_rail = peer.contact.route.pairs[i].remote;
         subchannel.path = peer.contact.route.pairs[i].path;
+        subchannel.standby = context_.rails[subchannel.local_rail]->info().standby;
         const BytesPerSecond here = context_.rails[subchannel.local_rail]->info().rate;
         const BytesPerSecond there{peer.contact.address.rails[subchannel.remote_rail].rate *
                                    std::uint64_t{1'000'000}};

@@ -33,6 +33,7 @@ struct AttachedFabric {
     Bytes most_eager = 0; // if above eager_limit: timing copies may raise the limit to this
     Bytes ring_bytes = 0;
     std::uint32_t datagram_buffers = 0; // most receives for datagrams that may be lost
+    bool datagrams_gather = false;      // from the users' buffers
     bool target_assisted = false;       // small one-sided ops may be target-assisted
     bool cooperative_copies = false;    // long data may be copied cooperatively
     std::optional<WayChoice::Way>

@@ -102,6 +102,8 @@ Status AttachedFabrics::attach(const Parameters& parameters, std::unique_ptr<Fab
         attached.only_copies = CooperativeCopyChoices::kStaged;
     }
     attached.datagram_buffers = static_cast<std::uint32_t>(parameters.datagram_buffers);
+    attached.datagrams_gather = std::string_view(parameters.frequent_buffers) != "off" &&
+                                !rails[0]->info().has(Capability::whole_memory);
     attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
     attached.target_assisted = target_assisted;
     fabrics_.push_back(std::move(attached));
@@ -122,7 +124,8 @@ Status AttachedFabrics::open_rails(const Parts& parts, std::uint32_t depth, Proc
         Status status = DatagramChannel::create(
             several ? all : all.first(1), attached.rails.first, {address.name, address.key},
             parts.attended, *environment_.counters, attached.datagrams, attached.datagram_buffers,
-            may_stay_unused() ? DatagramChannel::kFewReceives : DatagramChannel::kFirstReceives);
+            may_stay_unused() ? DatagramChannel::kFewReceives : DatagramChannel::kFirstReceives,
+            attached.datagrams_gather);
         if (status.ok()) {
             open_responder(attached, address);
         }

@@ -109,6 +109,11 @@ Core::~Core() {
             loopback.contact.channel.retransmitter().release(loopback.contact.datagram);
         });
     }
+    for (AttachedFabric& attached : parts_.fabrics.all()) {
+        if (attached.datagrams != nullptr) {
+            attached.datagrams->drop_loans();
+        }
+    }
     parts_.protocol.reset();
     if (parts_.peers) {
         parts_.peers->clear();

@@ -62,8 +62,9 @@ VerbsOptions verbs_options(const Parameters& parameters) {
         return text == none ? std::string() : std::string(text);
     };
     VerbsOptions options;
-    options.if_include = chosen(parameters.if_include, "all");
-    options.if_exclude = chosen(parameters.if_exclude, "none");
+    options.if_include = chosen(parameters.devices.include, "all");
+    options.if_exclude = chosen(parameters.devices.exclude, "none");
+    options.if_standby = chosen(parameters.devices.standby, "none");
     options.gid_index = parameters.gid_index;
     options.partition = static_cast<std::uint16_t>(parameters.partition);
     options.service_level = static_cast<std::uint8_t>(parameters.service_level);

@@ -67,6 +67,8 @@ struct RailInfo {
     // bytes of one packet (Rail::datagram_bytes_to) do, so a process that polls for the end of a
     // longer write may see it before the rest.
     bool places_in_order = true;
+    // Carries nothing while a rail that is no standby connects the same two processes.
+    bool standby = false;
     // Capability::dc: time to switch an initiator to another target; 0 = unknown.
     Nanoseconds target_change{0};
 

@@ -31,7 +31,7 @@ std::string rail_text(const RailInfo& info) {
             names += std::string(names.empty() ? "" : ", ") + each.text;
         }
     }
-    return info.name + ": " + names;
+    return info.name + ": " + names + (info.standby ? ", standby" : "");
 }
 
 } // namespace adaptib

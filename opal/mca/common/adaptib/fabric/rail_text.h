@@ -9,7 +9,7 @@
 
 namespace adaptib {
 
-// Name and capabilities: "mlx5_0:1: rc, ud, dc, ...".
+// Name and capabilities: "mlx5_0:1: rc, ud, dc, ...", and "standby" if it is one.
 std::string rail_text(const RailInfo& info);
 
 } // namespace adaptib

@@ -106,6 +106,7 @@ int opal_common_adaptib_active_gather(opal_common_adaptib_core_t* core,
     }
     note_event(core->trace, TraceKind::active_sent,
                {.peer = to->contact.name, .value = pieces.bytes()});
+    core->protocol->sends().note_sent(*to);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 

@@ -42,7 +42,11 @@ struct alignas(kCacheLine) PeerFlow {
     // Null: no message is gathered: the peer's memory is mapped, it has no ring, its queue pairs do
     // not gather, or gathering is off.
     GatheredSends* gathers = nullptr;
-    GatheredMessages gathered; // under way
+    GatheredMessages gathered; // under way, in the ring
+    std::uint32_t lent = 0;    // messages under way as datagrams that read a buffer
+
+    // Returns true if a message is under way whose request waits for the device.
+    bool any_gathered() const { return !gathered.empty() || lent > 0; }
 };
 
 } // namespace adaptib

@@ -26,13 +26,16 @@ struct alignas(kCacheLine / 2) PeerLanes {
             std::count_if(subchannels.begin(), subchannels.end(),
                           [](const Subchannel& each) { return each.qp != nullptr; }));
     }
-    // Returns the subchannels that are up, as bits.
+    // Returns the subchannels that carry traffic, as bits: those that are up, without standbys
+    // unless only these are.
     std::uint64_t live_bits() const {
         std::uint64_t live = 0;
+        std::uint64_t standby = 0;
         for (std::size_t i = 0; i < subchannels.size(); ++i) {
-            live |= subchannels[i].qp != nullptr ? std::uint64_t{1} << i : 0;
+            const std::uint64_t bit = subchannels[i].qp != nullptr ? std::uint64_t{1} << i : 0;
+            (subchannels[i].standby ? standby : live) |= bit;
         }
-        return live;
+        return live != 0 ? live : standby;
     }
     // Returns null if no subchannel has that queue pair.
     Subchannel* find(std::uint32_t rail, std::uint32_t qp_number) {

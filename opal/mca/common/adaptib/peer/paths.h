@@ -25,6 +25,7 @@ struct PathRecord {
     Nanoseconds since{0}; // in this state; 0: from the beginning
     std::uint32_t failures = 0;
     std::uint32_t recoveries = 0;
+    Nanoseconds recovered{0}; // when it came back last
     std::string last_error;
 
     // Probing of the path (recovery/path_probes.h).

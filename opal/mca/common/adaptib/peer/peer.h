@@ -92,15 +92,27 @@ public:
         header.sequence = session.next_send;
         const Status status = contact.channel.commit(contact.datagram, header);
         if (status.ok()) {
-            ++session.next_send;
-            ++out.counters.datagram_sent;
-            out.counters.datagram_sent_bytes += header.length;
-            contact.datagrams_sent.add(header.length);
-            contact.wraps += session.next_send == 0 && out.ring == nullptr ? 1 : 0;
+            count_datagram(header.length);
+        }
+        return status;
+    }
+    // Same for a datagram whose payload the device reads from a user's buffer.
+    Status commit_gathered(MessageHeader& header, LentPayload& lent) {
+        header.sequence = session.next_send;
+        const Status status = contact.channel.commit_gathered(contact.datagram, header, lent);
+        if (status.ok()) {
+            count_datagram(header.length);
         }
         return status;
     }
 
+    // Returns true if a message may go as a datagram now: it has no ring to go into, nothing has to
+    // go before it, and there is room.
+    bool may_use_datagram(Bytes length) const {
+        return out.ring == nullptr && !out.has_pending() && session.state != ConnectState::failed &&
+               !session.disconnect_sent && length <= contact.datagram_capacity() &&
+               DatagramChannel::has_room(contact.datagram);
+    }
     // Returns true if a message of that length may go into the ring now, given room: nothing has to
     // go before it.
     bool may_use_ring(Bytes length) const {
@@ -226,6 +238,16 @@ public:
     // Returns true once this side's answer is on its way, too.
     bool disconnected() const { return disconnect_done() && !out.has_pending(); }
 
+private:
+    void count_datagram(Bytes length) {
+        ++session.next_send;
+        ++out.counters.datagram_sent;
+        out.counters.datagram_sent_bytes += length;
+        contact.datagrams_sent.add(length);
+        contact.wraps += session.next_send == 0 && out.ring == nullptr ? 1 : 0;
+    }
+
+public:
     // Parts of short messages: one cache line each way.
     alignas(kCacheLine) PeerOut out;
     PeerSession session;

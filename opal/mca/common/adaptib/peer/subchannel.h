@@ -57,6 +57,7 @@ struct Subchannel {
     std::uint32_t remote_rail = 0;
     std::uint32_t path = 0;              // of the paths between the two rails
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
+    bool standby = false;                // its local rail is one (RailInfo::standby)
     bool unordered = false; // the peer's device may place the packets of a write in any order
     BytesPerSecond rate{};  // of the slower rail of the two; 0: unknown
     std::unique_ptr<QueuePair> qp; // null: the connection does without this path

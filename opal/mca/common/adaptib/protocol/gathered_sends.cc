@@ -8,9 +8,19 @@ namespace adaptib {
 
 namespace {
 
-// Returns the rail of the queue pair that posts into the peer's ring.
-std::uint32_t ring_rail(const Peer& peer) {
-    return peer.lanes.subchannels[peer.control.lane].local_rail;
+// Returns the rail of the queue pair that posts into the peer's ring, or sends its datagrams.
+std::uint32_t rail_to(const Peer& peer) {
+    return peer.out.ring != nullptr ? peer.lanes.subchannels[peer.control.lane].local_rail
+                                    : peer.contact.channel.rail_number(peer.contact.datagram.port);
+}
+
+bool has_room(const Peer& peer) {
+    return peer.out.ring != nullptr || DatagramChannel::has_room(peer.contact.datagram);
+}
+
+// Returns true if the message, for which there is room, is one that the device reads later.
+bool reads_later(const Peer& peer, Bytes bytes) {
+    return peer.out.ring == nullptr || peer.out.ring->gathers(bytes);
 }
 
 } // namespace
@@ -34,24 +44,30 @@ bool GatheredSends::wants(Peer& peer, const void* base, Bytes bytes) {
     return found;
 }
 
+bool GatheredSends::may_gather(const Peer& peer, Bytes bytes) const {
+    const PeerContact& contact = peer.contact;
+    return peer.out.ring == nullptr
+               ? contact.datagram.handle != nullptr && bytes <= contact.datagram_capacity()
+               : peer.out.by_ring(bytes) && transfers_.takes_more();
+}
+
 // Looks for room first, so that a request that waits for it counts one use.
 GatheredSends::Outcome GatheredSends::gather(SendRequest& request) {
     Peer& peer = *request.peer;
     const Bytes bytes = request.data.bytes;
-    if (request.copied || request.type != MessageType::eager || request.data.base == nullptr ||
-        bytes < FrequentBuffers::kLeastBytes || !peer.out.by_ring(bytes) ||
-        !transfers_.takes_more()) {
+    if (request.type != MessageType::eager || request.data.base == nullptr ||
+        bytes < FrequentBuffers::kLeastBytes || !may_gather(peer, bytes)) {
         return Outcome::declined;
     }
-    const std::byte* const to = peer.reserve(bytes);
+    const std::byte* const to = has_room(peer) ? peer.reserve(bytes) : nullptr;
     if (to == nullptr) {
         return Outcome::no_room;
     }
-    const bool gathers = peer.out.ring->gathers(bytes);
-    if (gathers) {
+    const bool later = reads_later(peer, bytes);
+    if (later) {
         take_claim(request);
     }
-    if (!gathers || !find_buffer(peer, request, bytes)) {
+    if (!later || !find_buffer(peer, request, bytes)) {
         request.copied = true;
         return Outcome::declined;
     }
@@ -61,15 +77,18 @@ GatheredSends::Outcome GatheredSends::gather(SendRequest& request) {
 // A message that finds no room is left to the copy. So is one whose buffer is not registered: the
 // copy then fills the same place.
 bool GatheredSends::gather_active(Peer& peer, const ActivePieces& pieces, UserRequest& user) {
-    std::byte* const to = transfers_.takes_more() ? peer.reserve_in_ring(pieces.bytes()) : nullptr;
-    if (to == nullptr || !peer.out.ring->gathers(pieces.bytes())) {
+    const Bytes bytes = pieces.bytes();
+    const bool may =
+        peer.may_use_ring(bytes) ? transfers_.takes_more() : peer.may_use_datagram(bytes);
+    std::byte* const to = may ? peer.reserve(bytes) : nullptr;
+    if (to == nullptr || !reads_later(peer, bytes)) {
         return false;
     }
     SendRequest& request = make_send(user);
     request.peer = &peer;
     request.type = MessageType::active;
     request.data.base = const_cast<void*>(pieces.second); // is only read
-    request.data.bytes = pieces.bytes();
+    request.data.bytes = bytes;
     if (!find_buffer(peer, request, pieces.second_bytes)) {
         return false;
     }
@@ -77,7 +96,7 @@ bool GatheredSends::gather_active(Peer& peer, const ActivePieces& pieces, UserRe
     MessageHeader header;
     header.type = MessageType::active;
     header.flags = pieces.tag;
-    header.length = static_cast<std::uint32_t>(pieces.bytes());
+    header.length = static_cast<std::uint32_t>(bytes);
     return post(request, header, to, pieces.second_bytes) == Outcome::sent;
 }
 
@@ -96,7 +115,7 @@ bool GatheredSends::find_buffer(const Peer& peer, SendRequest& request, Bytes pa
     if (use.empty() && !buffers.use(request.data.base, payload_bytes, 0, use)) {
         return false;
     }
-    if (use.registration().has(ring_rail(peer))) {
+    if (use.registration().has(rail_to(peer))) {
         return true;
     }
     use.reset();
@@ -107,17 +126,32 @@ bool GatheredSends::find_buffer(const Peer& peer, SendRequest& request, Bytes pa
 // copy, which runs into it as well.
 GatheredSends::Outcome GatheredSends::post(SendRequest& request, MessageHeader header,
                                            const std::byte* to, Bytes bytes) {
-    Peer& peer = *request.peer;
-    const std::uint32_t key = request.buffer.registration().local_key(ring_rail(peer));
-    const Status status =
-        peer.commit_gathered(header, to, {request.data.base, bytes, key}, request, *this);
-    if (!status.ok()) {
+    if (const Status status = commit(request, header, to, bytes); !status.ok()) {
         request.buffer.reset();
         return status.is_again() ? Outcome::no_room : Outcome::declined;
     }
-    transfers_.on_other_posted();
-    ++counters_.messages_gathered;
     return Outcome::sent;
+}
+
+Status GatheredSends::commit(SendRequest& request, MessageHeader& header, const std::byte* to,
+                             Bytes bytes) {
+    Peer& peer = *request.peer;
+    const std::uint32_t key = request.buffer.registration().local_key(rail_to(peer));
+    const Gather payload{request.data.base, bytes, key};
+    request.lends = peer.out.ring == nullptr;
+    if (request.lends) {
+        LentPayload lent{payload, request.buffer, request, *this};
+        const Status status = peer.commit_gathered(header, lent);
+        peer.flow.lent += status.ok() ? 1 : 0;
+        counters_.datagrams_gathered += status.ok() ? 1 : 0;
+        return status;
+    }
+    const Status status = peer.commit_gathered(header, to, payload, request, *this);
+    if (status.ok()) {
+        transfers_.on_other_posted();
+        ++counters_.messages_gathered;
+    }
+    return status;
 }
 
 void GatheredSends::drop_claim() {
@@ -128,7 +162,11 @@ void GatheredSends::drop_claim() {
 void GatheredSends::on_gathered(GatheredMessage& message, GatherEnd end) {
     auto& request = static_cast<SendRequest&>(message);
     request.buffer.reset();
-    transfers_.on_other_done();
+    if (request.lends) {
+        --request.peer->flow.lent;
+    } else {
+        transfers_.on_other_done();
+    }
     if (end == GatherEnd::dropped) {
         return;
     }

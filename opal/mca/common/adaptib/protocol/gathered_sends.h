@@ -5,7 +5,9 @@
 // ends the request once the device is done with the buffer. Active messages, too, if their data is
 // in a buffer of the user's behind a header of the caller's. A caller that waits for its send gets
 // a copy: it returns at once, and not after an acknowledgment. Only messages over a device are
-// gathered, and only from buffers that FrequentBuffers has registered.
+// gathered, and only from buffers that FrequentBuffers has registered. A peer without a ring gets
+// datagrams, which are gathered, too; if one is not acknowledged soon, its payload is copied after
+// all, so that the request does not wait for a peer that computes (channel/payload_loans.h).
 // Ownership: requests are the user's until Completions reports them. A request keeps its buffer
 // registered while the device may read it.
 // Threads: one at a time (the core's lock).
@@ -59,12 +61,11 @@ public:
     // Sends such a message if it can be gathered now; `user` then becomes its request, which ends
     // when the device is done with the second piece. Returns false if nothing was sent.
     bool try_send_active(Peer& peer, const ActivePieces& pieces, UserRequest& user) {
-        return peer.flow.gathers != nullptr && peer.may_use_ring(pieces.bytes()) &&
-               gather_active(peer, pieces, user);
+        return gathers(peer) && gather_active(peer, pieces, user);
     }
     // Sends the request's message, an eager one. declined: it has to be copied.
     Outcome try_send(SendRequest& request) {
-        return request.peer->flow.gathers == nullptr ? Outcome::declined : gather(request);
+        return request.copied || !gathers(*request.peer) ? Outcome::declined : gather(request);
     }
     // The start of a request is over.
     void end_start() {
@@ -73,9 +74,9 @@ public:
         }
     }
     // The peer has failed: its requests under way end with an error.
-    static void fail(Peer& peer) { peer.flow.gathered.end_all(GatherEnd::lost); }
+    static void fail(Peer& peer) { end_all(peer, GatherEnd::lost); }
     // At the end: gives up the buffers of requests that nobody will ask for any more.
-    static void forget(Peer& peer) { peer.flow.gathered.end_all(GatherEnd::dropped); }
+    static void forget(Peer& peer) { end_all(peer, GatherEnd::dropped); }
 
 private:
     // A buffer that wants() has found, for the request that follows.
@@ -85,11 +86,25 @@ private:
         RegistrationCache::Use use;
     };
 
+    // Returns true if messages to the peer are gathered, over its ring or as datagrams.
+    bool gathers(const Peer& peer) const {
+        return peer.out.ring != nullptr ? peer.flow.gathers != nullptr
+                                        : peer.contact.channel.gathers() && datagrams_too(peer);
+    }
+    bool datagrams_too(const Peer& peer) const {
+        return memory_.frequent(peer.contact.route.fabric).on();
+    }
+    bool may_gather(const Peer& peer, Bytes bytes) const;
+    static void end_all(Peer& peer, GatherEnd how) {
+        peer.flow.gathered.end_all(how);
+        peer.contact.channel.abandon_loans(peer.contact.datagram, how);
+    }
     Outcome gather(SendRequest& request);
     bool gather_active(Peer& peer, const ActivePieces& pieces, UserRequest& user);
     void take_claim(SendRequest& request);
     bool find_buffer(const Peer& peer, SendRequest& request, Bytes payload_bytes);
     Outcome post(SendRequest& request, MessageHeader header, const std::byte* to, Bytes bytes);
+    Status commit(SendRequest& request, MessageHeader& header, const std::byte* to, Bytes bytes);
     void drop_claim();
     void on_gathered(GatheredMessage& message, GatherEnd end) override;
 

@@ -19,7 +19,7 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
     const bool waits =
         peer.ending.disconnect_received
             ? SendFlow::has_more_than_disconnects(peer)
-            : peer.has_waiting() || !peer.flow.gathered.empty() || peer.interruption.work_failed;
+            : peer.has_waiting() || peer.flow.any_gathered() || peer.interruption.work_failed;
     if (waits || parts_.active.may_await(peer) || parts_.receives.keeps_messages_of(peer) ||
         is_awaited(peer)) {
         report(peer);
@@ -51,7 +51,7 @@ bool PeerFailures::is_lost(Peer& peer) {
 
 bool PeerFailures::needs(const Peer& peer) const {
     return peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
-           !peer.ending.queued.empty() || !peer.flow.gathered.empty() ||
+           !peer.ending.queued.empty() || peer.flow.any_gathered() ||
            SendFlow::has_more_than_disconnects(peer) || is_awaited(peer);
 }
 

@@ -48,6 +48,7 @@ struct SendRequest : PendingSend, GatheredMessage {
     std::uint64_t id = 0;                  // eager_sync: repeated by the acknowledgment
     std::uint32_t parts_sent = 0;          // active: bytes sent so far, in parts
     bool sent = false;                     // eager_sync: on its way
+    bool lends = false;                    // gathered: a datagram, no message of a ring
     SendTransfer* transfer = nullptr;      // rendezvous
     RegistrationCache::Use buffer;         // gathered: empty when the request ends
 };

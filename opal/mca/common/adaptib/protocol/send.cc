@@ -84,6 +84,9 @@ bool MessageSends::transmit_eager(SendRequest& request) {
     }
     if (const auto outcome = gathered_.try_send(request);
         outcome != GatheredSends::Outcome::declined) [[unlikely]] {
+        if (outcome == GatheredSends::Outcome::sent) {
+            note_sent(peer);
+        }
         return outcome == GatheredSends::Outcome::sent;
     }
     std::byte* to = peer.reserve(length);
@@ -187,7 +190,7 @@ bool MessageSends::has_messages_of(const Peer& peer) const {
         }
         return each != nullptr;
     };
-    bool found = !peer.flow.gathered.empty() || has_requests(peer.out.pending) ||
+    bool found = peer.flow.any_gathered() || has_requests(peer.out.pending) ||
                  has_requests(peer.interruption.in_doubt) || has_requests(peer.ending.queued);
     rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
     waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });

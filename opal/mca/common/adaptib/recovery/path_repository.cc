@@ -162,7 +162,8 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
         return;
     }
     const Nanoseconds now = options_.clock->now();
-    const Nanoseconds took = now - record.since;
+    const Nanoseconds since = record.since;
+    const Nanoseconds took = now - since;
     PeerPaths& paths = *peer.health.paths;
     paths.not_up += was == PathState::up ? 1 : 0;
     paths.not_up -= to == PathState::up ? 1 : 0;
@@ -178,9 +179,15 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
     record.ask_at = now;
     if (to == PathState::failed) {
         // A path that answers, and yet fails again and again, is asked ever later.
-        const bool again = record.rest.count() > 0 && took < kSettled;
+        const bool settled =
+            record.recoveries == record.failures && now - record.recovered >= kSettled;
+        const bool again = record.rest.count() > 0 && !settled;
         record.rest = again ? std::min(record.rest * 2, kMostRest) : kFirstRest;
         record.ask_at = now + record.rest;
+    } else if (was == PathState::failed && record.rest > kFirstRest &&
+               paths.not_up < paths.records.size()) {
+        // Its port flaps, and there are other paths.
+        record.ask_at = std::max(now, since + record.rest);
     }
     if (to != PathState::up) {
         record.last_error = why;
@@ -192,6 +199,7 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
         ++counters_.paths_suspected;
     } else if (back) {
         record.recoveries = record.failures;
+        record.recovered = now;
         ++counters_.paths_recovered;
     }
     note_without(peer);

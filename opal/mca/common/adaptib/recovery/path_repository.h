@@ -13,7 +13,8 @@
 //
 // Paths that are not up are probed (recovery/path_probes.h). A suspect path is used as before: a
 // peer that computes answers nothing, over whatever path. But a suspect path that had failed is not
-// used before it is up.
+// used before it is up. A path that fails again within seconds rests ever longer before it is
+// asked, even if its port is active again, while there are other paths (flap hold-down).
 //
 // Lines for people: one per path; if a rail takes many paths down or up, one for all of them; and
 // at most kLinesPerSecond a second, with the number of those left out.

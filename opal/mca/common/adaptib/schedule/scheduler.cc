@@ -12,11 +12,9 @@ namespace adaptib {
 
 namespace {
 
-using Maker = std::unique_ptr<Policy> (*)(const SchedulerOptions&);
-
 struct Row {
     std::string_view name;
-    Maker make;
+    PolicyMaker make;
 };
 
 std::unique_ptr<Policy> make_none(const SchedulerOptions&) { return nullptr; }
@@ -34,6 +32,8 @@ constexpr std::array<Row, 8> kStriping{{{"none", make_none},
                                         {"bss", make_bss},
                                         {"epc", make_epc}}};
 
+Row added_striping{}; // add_striping_policy(); without a name: none
+
 std::vector<std::string_view> names_of(std::span<const Row> rows) {
     std::vector<std::string_view> names;
     for (const Row& row : rows) {
@@ -42,7 +42,7 @@ std::vector<std::string_view> names_of(std::span<const Row> rows) {
     return names;
 }
 
-Maker maker_of(std::span<const Row> rows, std::string_view name) {
+PolicyMaker maker_of(std::span<const Row> rows, std::string_view name) {
     for (const Row& row : rows) {
         if (row.name == name) {
             return row.make;
@@ -177,11 +177,21 @@ void Scheduler::look_for_returned(std::span<const SubchannelStats> up) {
 }
 
 std::vector<std::string_view> multiplexing_policies() { return names_of(kMultiplexing); }
-std::vector<std::string_view> striping_policies() { return names_of(kStriping); }
+std::vector<std::string_view> striping_policies() {
+    std::vector<std::string_view> names = names_of(kStriping);
+    if (added_striping.make != nullptr) {
+        names.push_back(added_striping.name);
+    }
+    return names;
+}
+
+void add_striping_policy(std::string_view name, PolicyMaker make) { added_striping = {name, make}; }
 
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
-    const Maker multiplexing = maker_of(kMultiplexing, options.multiplexing);
-    const Maker striping = maker_of(kStriping, options.striping);
+    const PolicyMaker multiplexing = maker_of(kMultiplexing, options.multiplexing);
+    const PolicyMaker known = maker_of(kStriping, options.striping);
+    const PolicyMaker striping =
+        known == nullptr ? maker_of({&added_striping, 1}, options.striping) : known;
     if (multiplexing == nullptr || striping == nullptr) {
         return nullptr;
     }

@@ -181,6 +181,13 @@ private:
 std::vector<std::string_view> multiplexing_policies();
 std::vector<std::string_view> striping_policies();
 
+using PolicyMaker = std::unique_ptr<Policy> (*)(const SchedulerOptions&);
+
+// Adds a striping policy for the rest of the process, for simulations and tests: the functions
+// above and below know it from then on. `name` stays valid. At most one; the next one replaces it.
+// Threads: none may use the other functions meanwhile.
+void add_striping_policy(std::string_view name, PolicyMaker make);
+
 // Returns null if a policy does not exist.
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options);
 

@@ -40,6 +40,10 @@ class Trace;
       "Datagrams dropped because they had arrived before")                                         \
     X(datagram_acknowledgements, "datagrams", COUNTER, 6,                                          \
       "Datagrams sent only to acknowledge others")                                                 \
+    X(datagrams_gathered, "messages", COUNTER, 4,                                                  \
+      "Messages through peers' shared queues that devices gathered from the program's buffers")    \
+    X(datagram_loans_ended, "messages", COUNTER, 5,                                                \
+      "Messages of these whose payload was copied after all, as they were not acknowledged soon")  \
     X(ring_sent, "messages", COUNTER, 4, "Messages sent into peers' rings")                        \
     X(ring_sent_bytes, "bytes", COUNTER, 4,                                                        \
       "Bytes of messages, without headers, sent into peers' rings")                                \

@@ -347,6 +347,7 @@ InfoSettings info_settings() {
     InfoSettings out;
     out.options.if_include = read_text("OMPI_MCA_opal_common_adaptib_if_include", "all");
     out.options.if_exclude = read_text("OMPI_MCA_opal_common_adaptib_if_exclude", "none");
+    out.options.if_standby = read_text("OMPI_MCA_opal_common_adaptib_if_standby", "none");
     read_number("OMPI_MCA_opal_common_adaptib_gid_index", out.options.gid_index,
                 out.options_problem);
     read_number("OMPI_MCA_opal_common_adaptib_partition", out.options.partition,

@@ -20,8 +20,8 @@ struct InfoSettings {
     std::string options_problem; // why the environment's parameters cannot be read; empty: they can
 };
 
-// Reads if_include, if_exclude, gid_index and partition from the environment, as Open MPI does
-// (OMPI_MCA_opal_common_adaptib_...).
+// Reads if_include, if_exclude, if_standby, gid_index and partition from the environment, as Open
+// MPI does (OMPI_MCA_opal_common_adaptib_...).
 InfoSettings info_settings();
 
 // Runs the program with its arguments; argv[0] is its name. Returns its exit status: 0 done, and

@@ -125,6 +125,9 @@ Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>&
     if (Status status = parse_wanted(options.if_exclude, excluded_, error_text); !status.ok()) {
         return status;
     }
+    if (Status status = parse_wanted(options.if_standby, standby_, error_text); !status.ok()) {
+        return status;
+    }
     if (!included_.empty() && !excluded_.empty()) {
         error_text = "if_include (" + options.if_include + ") and if_exclude (" +
                      options.if_exclude + ") exclude each other";
@@ -141,12 +144,8 @@ Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>&
             out.push_back(device);
         }
     }
-    for (const Wanted& wanted : excluded_) {
-        if (find(wanted.device) == nullptr) {
-            notices.push_back("if_exclude names " + wanted.device +
-                              ", which is not there; the devices of this machine are: " + names());
-        }
-    }
+    report_missing(excluded_, "if_exclude", notices);
+    report_missing(standby_, "if_standby", notices);
     if (included_.empty()) {
         out = devices_;
         std::erase_if(out, [this](ibv_device* device) {
@@ -161,7 +160,27 @@ Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>&
             return distance(a) < distance(b);
         });
     }
+    put_standby_last(out);
     return kOk;
+}
+
+void DeviceList::report_missing(const std::vector<Wanted>& list, const char* name,
+                                std::vector<std::string>& notices) const {
+    for (const Wanted& wanted : list) {
+        if (find(wanted.device) == nullptr) {
+            notices.push_back(std::string(name) + " names " + wanted.device +
+                              ", which is not there; the devices of this machine are: " + names());
+        }
+    }
+}
+
+// Datagrams take the first rails, in whose place no standby should be.
+void DeviceList::put_standby_last(std::vector<ibv_device*>& out) const {
+    std::stable_partition(out.begin(), out.end(), [this](ibv_device* device) {
+        const char* const name = calls_.get_device_name(device);
+        return std::none_of(standby_.begin(), standby_.end(),
+                            [&](const Wanted& w) { return w.device == name && w.port == 0; });
+    });
 }
 
 // Leaves distances_ empty, without asking hwloc, if all devices are at the same node or none tells
@@ -197,6 +216,10 @@ std::uint32_t DeviceList::distance(ibv_device* device) const {
 bool port_wanted(const DeviceList& list, const std::string& device, int port) {
     return list.included().empty() ? !matches(list.excluded(), device, port)
                                    : matches(list.included(), device, port);
+}
+
+bool is_standby(const DeviceList& list, const std::string& device, int port) {
+    return matches(list.standby(), device, port);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@
 
 namespace adaptib::verbs {
 
-// One entry of if_include or if_exclude.
+// One entry of if_include, if_exclude or if_standby.
 struct Wanted {
     std::string device;
     int port = 0; // 0 = all
@@ -83,9 +83,13 @@ public:
 
     const std::vector<Wanted>& included() const { return included_; }
     const std::vector<Wanted>& excluded() const { return excluded_; }
+    const std::vector<Wanted>& standby() const { return standby_; }
 
 private:
     ibv_device* find(const std::string& name) const;
+    void report_missing(const std::vector<Wanted>& list, const char* name,
+                        std::vector<std::string>& notices) const;
+    void put_standby_last(std::vector<ibv_device*>& out) const;
     void find_distances(const VerbsOptions& options, const std::vector<ibv_device*>& devices);
 
     const Calls& calls_;
@@ -95,9 +99,12 @@ private:
     std::map<ibv_device*, std::uint32_t> distances_;
     std::vector<Wanted> included_;
     std::vector<Wanted> excluded_;
+    std::vector<Wanted> standby_;
 };
 
 // Returns true if the lists choose this port.
 bool port_wanted(const DeviceList& list, const std::string& device, int port);
+// Returns true if the port is to be a standby.
+bool is_standby(const DeviceList& list, const std::string& device, int port);
 
 } // namespace adaptib::verbs

@@ -18,6 +18,7 @@ namespace adaptib::verbs {
 
 struct Port {
     std::uint8_t number = 0;
+    bool standby = false; // as the user wishes (RailInfo::standby)
     ibv_port_attr attributes{};
     ibv_gid_entry gid{};
     Partitions partitions; // at least one if active

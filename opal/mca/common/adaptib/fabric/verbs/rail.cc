@@ -89,6 +89,7 @@ void VerbsRail::describe() {
     info_.paths = port_.ethernet() ? kRocePaths : 1u << port_.attributes.lmc;
     info_.adapter = device_.name();
     info_.port = port_.number;
+    info_.standby = port_.standby;
     info_.copies_at_fork = calls().is_fork_initialized() == IBV_FORK_UNNEEDED;
     // A receive of a datagram needs one entry for the GRH.
     std::uint32_t gather = std::min(kMaxGather, limit(d.max_sge) - (limit(d.max_sge) > 1 ? 1 : 0));

@@ -47,7 +47,7 @@ private:
 
     void prepare_fork();
     Status add_device(const DeviceList& list, ibv_device* device, std::string& error_text);
-    Status add_port(const Device& device, std::uint8_t number, std::string& why);
+    Status add_port(const Device& device, std::uint8_t number, bool standby, std::string& why);
     void leave_out(Status status, const std::string& text, bool report);
 
     const Calls& calls_;
@@ -104,7 +104,8 @@ void VerbsFabric::prepare_fork() {
     }
 }
 
-Status VerbsFabric::add_port(const Device& device, std::uint8_t number, std::string& why) {
+Status VerbsFabric::add_port(const Device& device, std::uint8_t number, bool standby,
+                             std::string& why) {
     Port port;
     if (const Status status = read_port(device, number, options_, port, why); !status.ok()) {
         return status;
@@ -113,6 +114,7 @@ Status VerbsFabric::add_port(const Device& device, std::uint8_t number, std::str
         why = "is down";
         return Status::error(Reason::no_device);
     }
+    port.standby = standby;
     auto rail = std::make_unique<VerbsRail>(device, port, options_,
                                             static_cast<std::uint32_t>(rails_.size()), owner_);
     if (const Status status = rail->probe(why); !status.ok()) {
@@ -150,7 +152,8 @@ Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
         if (!port_wanted(list, opened->name(), number)) {
             continue;
         }
-        const Status status = add_port(*opened, static_cast<std::uint8_t>(number), why);
+        const Status status = add_port(*opened, static_cast<std::uint8_t>(number),
+                                       is_standby(list, opened->name(), number), why);
         if (!status.ok()) {
             // A port without a cable is worth a notice only if it was asked for.
             const bool report = !list.included().empty() || why != "is down";

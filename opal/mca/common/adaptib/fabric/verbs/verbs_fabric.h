@@ -39,6 +39,9 @@ struct VerbsOptions {
     // by name.
     std::string if_include;
     std::string if_exclude;
+    // Devices or ports whose rails are standbys (RailInfo::standby). A device that is named as a
+    // whole comes behind the others.
+    std::string if_standby;
     int gid_index = -1;             // RoCE; -1 = RoCE v2, IPv4 before global before link-local IPv6
     std::uint16_t partition = 0;    // P_Key, either membership; 0 = as partition.h says
     std::uint8_t service_level = 0; // for paths that name none

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A device of the virtual adapter, opened through libibverbs, for the tests of this folder;
+// device_test.cc describes the host.
+// Ownership: objects end with their owners, the device last.
+// Threads: one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+
+namespace adaptib::hca {
+
+constexpr std::uint16_t kLids[] = {4, 8, 12, 16, 24, 28}; // of v0 to v5
+
+template <typename Object, auto destroy> struct Destroy {
+    void operator()(Object* object) const { EXPECT_EQ(destroy(object), 0); }
+};
+template <typename Object, auto destroy>
+using Owned = std::unique_ptr<Object, Destroy<Object, destroy>>;
+using Cq = Owned<ibv_cq, ibv_destroy_cq>;
+using Qp = Owned<ibv_qp, ibv_destroy_qp>;
+using Srq = Owned<ibv_srq, ibv_destroy_srq>;
+using Mr = Owned<ibv_mr, ibv_dereg_mr>;
+
+// An open device, by its number on the host.
+class Opened {
+public:
+    explicit Opened(int device) : lid(kLids[device]) {
+        int count = 0;
+        ibv_device** const list = ibv_get_device_list(&count);
+        EXPECT_EQ(count, static_cast<int>(std::size(kLids))) << "those of this host";
+        context.reset(ibv_open_device(list[device]));
+        ibv_free_device_list(list);
+        pd.reset(ibv_alloc_pd(context.get()));
+        cq.reset(ibv_create_cq(context.get(), 50, nullptr, nullptr, 0));
+        EXPECT_NE(cq, nullptr);
+    }
+
+    ibv_qp_init_attr usual() const {
+        ibv_qp_init_attr init{};
+        init.send_cq = init.recv_cq = cq.get();
+        init.cap = {16, 16, 1, 1, 0};
+        init.qp_type = IBV_QPT_RC;
+        return init;
+    }
+    Qp queue_pair() const {
+        ibv_qp_init_attr init = usual();
+        return Qp(ibv_create_qp(pd.get(), &init));
+    }
+    // Error of a queue pair that has `value` in the place of one of the usual capacities.
+    int error_of(std::uint32_t ibv_qp_cap::*capacity, std::uint32_t value) const {
+        ibv_qp_init_attr init = usual();
+        init.cap.*capacity = value;
+        errno = 0;
+        return Qp(ibv_create_qp(pd.get(), &init)) == nullptr ? errno : 0;
+    }
+    Mr registered(void* memory, std::size_t bytes) const {
+        return Mr(
+            ibv_reg_mr(pd.get(), memory, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    }
+
+    const std::uint16_t lid;
+    Owned<ibv_context, ibv_close_device> context;
+    Owned<ibv_pd, ibv_dealloc_pd> pd;
+    Cq cq;
+};
+
+// Connects a queue pair with another device's. Returns the error of the first step that fails.
+inline int connect(ibv_qp* qp, std::uint16_t pkey_index, std::uint16_t lid, std::uint32_t number) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.pkey_index = pkey_index;
+    attributes.port_num = 1;
+    attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    if (const int error = ibv_modify_qp(
+            qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+        error != 0) {
+        return error;
+    }
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.path_mtu = IBV_MTU_256;
+    attributes.dest_qp_num = number;
+    attributes.max_dest_rd_atomic = 1;
+    attributes.min_rnr_timer = 1;
+    attributes.ah_attr.dlid = lid;
+    attributes.ah_attr.port_num = 1;
+    if (const int error =
+            ibv_modify_qp(qp, &attributes,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        error != 0) {
+        return error;
+    }
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.timeout = 8; // 1 ms
+    attributes.retry_cnt = 1;
+    attributes.rnr_retry = 1;
+    attributes.max_rd_atomic = 1;
+    return ibv_modify_qp(qp, &attributes,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+} // namespace adaptib::hca
