@@ -357,7 +357,7 @@ TEST(Parameters, FreeTextsAreTaken) {
         value_in<char*>(values, row) = nullptr;
         expect_refused(values, row, "");
     }
-    EXPECT_EQ(texts, 5);
+    EXPECT_EQ(texts, 6);
 }
 
 TEST(Parameters, TheReportIsAWordASwitchOrADirectory) {
