@@ -122,6 +122,19 @@ def changes_colors(window):
     check(window.script(CELLS)[0] != before, "the heat map follows a change of colors")
 
 
+def two_jobs(window, small, large):
+    """A page that compares two jobs fits both sizes."""
+    page = small + "-large.html"
+    check(reports.tool("--html", page, small, large)[0] == 0, "the page is written")
+    for dark, size in ((True, SIZES[0]), (False, SIZES[1])):
+        window.look(*size, dark)
+        window.open(page)
+        wide = window.script("document.documentElement.scrollWidth")
+        check(wide <= size[0] and not window.complaints(), f"two jobs: {wide}, {window.complaints()}")
+        check(window.script("document.querySelectorAll('h1').length") == 2, "two jobs have titles")
+        window.picture(os.path.join(PICTURES, f"two-jobs-{size[0]}.png"))
+
+
 def broken_page(window, work):
     """The checks find a page that is broken."""
     path = os.path.join(work, "broken.html")
@@ -154,6 +167,7 @@ def main():
             check(colors[0] == colors[1] != colors[2] == colors[3], "dark and light differ")
             controls(window, side)
             changes_colors(window)
+        two_jobs(window, small, large)
         broken_page(window, work)
     print("page: " + (f"{reports.failures} failures" if reports.failures else "ok"))
     return 1 if reports.failures else 0

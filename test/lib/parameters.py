@@ -5,7 +5,8 @@
 * every parameter's help text ends with its default and its range, and the default named is the value
   shown; its level is from 1 to 9,
 * every shared one is a synonym of opal_common_adaptib_*, and takes its value from either spelling,
-* the table of docs/parameters.md says the same of each; --table prints what the table should be.
+* the table of docs/parameters.md says the same of each; --table prints what the table should be, and
+  --write puts it there.
 """
 
 import collections
@@ -81,8 +82,23 @@ def problems_of_page(found):
             yield f"docs/parameters.md has, and ompi_info has not: {line}"
 
 
+def write_page(found):
+    top = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    path = os.path.join(top, "docs", "parameters.md")
+    with open(path, encoding="utf-8") as page:
+        lines = page.read().split("\n")
+    shown = [number for number, line in enumerate(lines)
+             if re.match(r"\| `\w+` \|.*\|.*\| \d \|", line)]
+    lines[shown[0]:shown[-1] + 1] = list(rows(found))
+    with open(path, "w", encoding="utf-8") as page:
+        page.write("\n".join(lines))
+
+
 def main():
     found = parameters()
+    if sys.argv[1:] == ["--write"]:
+        write_page(found)
+        return 0
     if sys.argv[1:] == ["--table"]:
         print("\n".join(rows(found)))
         return 0

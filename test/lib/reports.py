@@ -117,6 +117,11 @@ def tools(first, second, work):
           "the page is there and needs nothing else")
     status, _, complaints = tool("--html", os.path.join(work, "no", "page.html"), first)
     check(status == 1 and "No such file" in complaints, "a page that cannot be written")
+    status, _, _ = tool("--html", page, first, second)
+    with open(page, encoding="utf-8") as file:
+        both = file.read()
+    check(status == 0 and both.count("<h2>Carried by</h2>") == 2 and "<td>ring_sent</td>" in both,
+          "a page that compares two jobs")
     heat_map(content)
     matrix(first, work)
     large(first, work)
@@ -187,6 +192,9 @@ def large_job(template, directory):
         data.update(rank=rank, host=host[rank], peers=[peers[peer] for peer in sorted(peers)])
         for name in ("ring_sent", "ring_sent_bytes", "rdma_read", "rdma_read_bytes"):
             data["counters"][name]["value"] = sum(row[name] for row in data["peers"])
+        moved = data["counters"]["rdma_read_bytes"]["value"]
+        for rail, part in ((0, moved - moved // 20), (1, moved // 20)):
+            data["counters"][f"rail_bytes_{rail}"]["value"] = part
         data["counters"]["paths_failed"]["value"] = data["counters"]["repairs"]["value"] = \
             3 if rank // 32 == 7 else 0
         with open(os.path.join(directory, f"rank-{rank}.json"), "w", encoding="utf-8") as file:
@@ -204,6 +212,8 @@ def large(directory, work):
     begin = time.monotonic()
     status, _, complaints = tool("--html", page, many)
     check(status == 0 and time.monotonic() - begin < LONGEST, f"a large page: {complaints}")
+    with open(page, encoding="utf-8") as file:
+        check("Rail 1 carried 5.0 % of the bytes" in file.read(), "advice on the weak rail")
     check(os.path.getsize(page) < LARGEST_PAGE, f"a large page has {os.path.getsize(page)} bytes")
 
 

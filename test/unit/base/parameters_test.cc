@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <climits>
 #include <cmath>
@@ -199,6 +200,21 @@ TEST(Parameters, DefaultTextsAreTheDefaultsAndLieInTheirRanges) {
         EXPECT_NE(static_cast<const char*>(value_in<char*>(process_parameters(), row)),
                   row.default_text)
             << "the process's strings may be freed";
+    }
+}
+
+// The first sentence of a help text says what the parameter does, the second when to change it.
+TEST(Parameters, HelpTextsSayWhenToChange) {
+    constexpr std::array kWhen{"Set it ",   "Set it, ", "Set it: ",   "Raise it ",
+                               "Lower it ", "Turn it ", "Change it ", "Leave it "};
+    for (const Row& row : parameter_table()) {
+        const std::string help = row.help;
+        const std::size_t end = help.find(". ");
+        ASSERT_NE(end, std::string::npos) << row.name << ": one sentence only";
+        const std::string second = help.substr(end + 2);
+        EXPECT_TRUE(std::any_of(kWhen.begin(), kWhen.end(),
+                                [&](const char* begin) { return second.starts_with(begin); }))
+            << row.name << ": " << second;
     }
 }
 

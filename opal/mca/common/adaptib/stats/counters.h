@@ -63,7 +63,8 @@ class Trace;
     X(operations_assisted, "operations", COUNTER, 5,                                               \
       "Small puts, gets and atomics that the target was asked to execute")                         \
     X(operations_taken_back, "operations", COUNTER, 5,                                             \
-      "Such operations that this process executed itself because the target was slow")             \
+      "Operations that a target was asked to execute, and that this process executed because "     \
+      "the target was slow")                                                                       \
     X(keys_replaced, "keys", COUNTER, 5,                                                           \
       "Keys of remote memory replaced because they belonged to another region than the address")   \
     X(operations_served, "operations", COUNTER, 5,                                                 \
@@ -71,16 +72,16 @@ class Trace;
     X(copies_offered, "messages", COUNTER, 5,                                                      \
       "Long copies in which the peer was asked to take part (cooperative copies)")                 \
     X(copies_cooperative, "messages", COUNTER, 5,                                                  \
-      "Cooperative copies of which the peer copied a part through the kernel")                     \
+      "Long copies within a host of which each end copied a part through the kernel")              \
     X(copies_staged, "messages", COUNTER, 5,                                                       \
-      "Cooperative copies by both ends through staging memory")                                    \
+      "Long copies within a host that both ends made through staging memory")                      \
     X(copies_crossed, "messages", COUNTER, 5,                                                      \
       "Long copies made alone because the peer was copying in the other direction")                \
     X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \
     X(registrations_made, "buffers", COUNTER, 5, "Buffers registered with the rails")              \
     X(registrations_found, "buffers", COUNTER, 5, "Buffers found registered from an earlier use")  \
     X(registrations_forgotten, "buffers", COUNTER, 6,                                              \
-      "Cached registrations dropped because the program unmapped the memory")                      \
+      "Buffers no longer kept registered because the program unmapped the memory")                 \
     X(registered_bytes, "bytes", LEVEL, 4, "Bytes of buffers that are registered now")             \
     X(frequent_known, "buffers", LEVEL, 5,                                                         \
       "Buffers of small messages whose uses are counted (frequent_buffers)")                       \
@@ -93,7 +94,8 @@ class Trace;
       "Frequently used buffers given up for others (frequent_buffers_max)")                        \
     X(frequent_gathered, "messages", COUNTER, 4,                                                   \
       "Small messages for which a frequently used buffer was found registered")                    \
-    X(frequent_gathered_bytes, "bytes", COUNTER, 4, "Bytes of these messages")                     \
+    X(frequent_gathered_bytes, "bytes", COUNTER, 4,                                                \
+      "Bytes of small messages for which a frequently used buffer was found registered")           \
     X(one_sided_bounced, "operations", COUNTER, 5,                                                 \
       "Small puts and gets copied, since their buffers are not registered")                        \
     X(fragments_sent, "messages", COUNTER, 5,                                                      \
@@ -146,7 +148,8 @@ class Trace;
       "Dynamically connected initiators that failed and were replaced")                            \
     X(spread_trials, "trials", COUNTER, 5,                                                         \
       "Trials of several paths of a port whose first path was slow (striping policy auto)")        \
-    X(spread_kept, "trials", COUNTER, 4, "Trials after which messages stayed on several paths")    \
+    X(spread_kept, "trials", COUNTER, 4,                                                           \
+      "Trials of several paths of a port after which messages stayed on several paths")            \
     X(spread_fallbacks, "trials", COUNTER, 4,                                                      \
       "Returns of messages to the first path because several paths did not help, or no longer")    \
     X(lanes_migrated, "connections", COUNTER, 4,                                                   \
@@ -180,7 +183,8 @@ class Trace;
     X(selections, "periods", COUNTER, 5,                                                           \
       "Searches for the busiest peers, made while there is no room for all")                       \
     X(selections_changed, "periods", COUNTER, 5, "Searches after which other peers were chosen")   \
-    X(selection_bytes, "bytes", LEVEL, 6, "Memory of the statistics for these searches")           \
+    X(selection_bytes, "bytes", LEVEL, 6,                                                          \
+      "Memory of the statistics by which the busiest peers are found")                             \
     X(cost_ring_saves, "ps", VALUE, 5,                                                             \
       "Time that the ring of a connection saves per message (r of channel_policy aqps)")           \
     X(cost_shared_ring_saves, "ps", VALUE, 6,                                                      \
@@ -188,11 +192,12 @@ class Trace;
     X(cost_poll, "ps", VALUE, 5, "Time that looking into an empty ring takes (p)")                 \
     X(cost_credit, "ps", VALUE, 5, "Time that one return of credit takes (c)")                     \
     X(cost_samples, "times", COUNTER, 5,                                                           \
-      "Times measured for these costs; 0: the costs are those of a model")                         \
+      "Times measured for the costs of channels (channel_costs); 0: the costs are those of a "     \
+      "model")                                                                                     \
     X(connections_timed, "connections", COUNTER, 5,                                                \
       "Connections that this process requested and that opened")                                   \
     X(connect_nanoseconds, "ns", COUNTER, 5,                                                       \
-      "Time from the request of such connections until they were open, summed")                    \
+      "Time from the requests of this process for connections until they were open, summed")       \
     X(connect_nanoseconds_most, "ns", VALUE, 5,                                                    \
       "Longest time from the request of a connection until it was open")                           \
     X(connections_open, "connections", LEVEL, 4, "Connections that are open now")                  \
@@ -202,12 +207,13 @@ class Trace;
     X(queue_pairs_most, "queue pairs", LEVEL, 4,                                                   \
       "Largest number of queue pairs of connections at the same time")                             \
     X(queue_pairs_bytes, "bytes", LEVEL, 4,                                                        \
-      "Memory of the send queues of these queue pairs, at 64 bytes per work request")              \
+      "Memory of the send queues of connections' queue pairs, at 64 bytes per work request")       \
     X(paths_most, "paths", VALUE, 4,                                                               \
       "Largest number of paths of one connection, over all pairs of rails")                        \
     X(buffers, "buffers", LEVEL, 5,                                                                \
       "Buffers of the shared queue and of the rings that peers write into")                        \
-    X(buffers_bytes, "bytes", LEVEL, 4, "Memory of these buffers")                                 \
+    X(buffers_bytes, "bytes", LEVEL, 4,                                                            \
+      "Memory of the buffers of the shared queue and of the rings that peers write into")          \
     X(paths_failed, "paths", COUNTER, 3, "Paths to peers that were found to have failed")          \
     X(paths_recovered, "paths", COUNTER, 3, "Failed paths that came back")                         \
     X(paths_suspected, "paths", COUNTER, 5,                                                        \
@@ -238,17 +244,19 @@ class Trace;
     X(repairs, "connections", COUNTER, 3,                                                          \
       "Connections made anew because a path had failed or come back")                              \
     X(repair_nanoseconds, "ns", COUNTER, 5,                                                        \
-      "Time from the beginning of these repairs until the connections were open, summed")          \
+      "Time from the beginning of repairs of connections until these were open, summed")           \
     X(messages_repeated, "messages", COUNTER, 4,                                                   \
       "Messages sent again into rings because their arrival was in doubt")                         \
-    X(messages_repeated_bytes, "bytes", COUNTER, 4, "Bytes of these messages, without headers")    \
+    X(messages_repeated_bytes, "bytes", COUNTER, 4,                                                \
+      "Bytes, without headers, of messages sent again because their arrival was in doubt")         \
     X(transfers_queued, "operations", COUNTER, 5,                                                  \
       "Transfers that waited so that puts and gets took turns (interleave)")                       \
     X(transfer_stalls, "transfers", COUNTER, 5,                                                    \
       "Waits of large messages and one-sided operations for room or a connection")                 \
     X(stripes_repeated, "stripes", COUNTER, 4,                                                     \
       "Parts of large messages and one-sided operations that were transferred again")              \
-    X(stripes_repeated_bytes, "bytes", COUNTER, 4, "Bytes of these parts")                         \
+    X(stripes_repeated_bytes, "bytes", COUNTER, 4,                                                 \
+      "Bytes of parts of large messages and one-sided operations that were transferred again")     \
     X(rings_open, "rings", LEVEL, 4, "Rings that peers write into now")                            \
     X(rings_shrunk, "rings", COUNTER, 5,                                                           \
       "Idle rings that released the memory by which they had grown")                               \
