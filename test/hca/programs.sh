@@ -53,6 +53,7 @@ hca_pair() {
 }
 
 hca_btl='--mca pml ob1 --mca btl adaptib,self'
+hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_adaptib_striping_policy'
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|port that goes
@@ -82,6 +83,13 @@ hca_faults=(
     "dc_limit|dc=1 dc_initiators=2||0||$hca_dc"
     "dc_limit_btl|dc=1 dc_initiators=1||0||$hca_btl $hca_dc"
     "dc_limit_loss|dc=1 dc_initiators=1||1000||$hca_dc"
+    # Ports that are full members of one partition and limited ones of the default one
+    'pkeys||pkeys=0x7fff,0x8001|0||'
+    "pkeys_btl||pkeys=0x7fff,0x8001|0||$hca_btl"
+    # All LIDs of all ports carry parts of each message
+    "lids_even|||0||$hca_lids even|"
+    "lids_bss|||0||$hca_lids bss|"
+    "lids_even_btl|||0||$hca_btl $hca_lids even|"
     'loss|||1000|||'
     'flap|||0|b/v0:1||'
     # Threads of several endpoints send meanwhile, over connections and over datagrams only
@@ -219,6 +227,50 @@ hca_misplaced() {
     cat "$log"
     [ "$status" != 0 ] && grep -q 'places the packets of a write out of order' "$log" &&
         ! grep -q 'expected 0x' "$log"
+}
+
+# hca_migration ARGUMENTS: packets to one LID of a port vanish now and then while a job runs. The
+# adapters have to move queue pairs to their alternate paths.
+hca_migration() {
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control
+    local job=$logs/hca-migration-job status
+    (
+        export ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology
+        while sleep 0.6; do
+            "$control" b/v0:1 delay 600000000 0
+            sleep 1.5
+            "$control" b/v0:1 delay 0 0
+        done
+    ) &
+    local faults=$!
+    hca_fault "||0||$1 --mca opal_common_adaptib_answer_timeout 20 --mca opal_common_adaptib_report ranks|random_traffic 1 400" \
+        >"$job" 2>&1
+    status=$?
+    kill "$faults"
+    wait "$faults" 2>/dev/null
+    cat "$job"
+    [ "$status" = 0 ] && grep -q 'migrations [1-9]' "$job"
+}
+
+# hca_events ARGUMENTS: ports report changes of their addresses, partitions and subnet manager while
+# a job runs
+hca_events() {
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control event status
+    (
+        export ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology
+        sleep 0.6
+        while :; do
+            for event in lid gid pkey sm reregister; do
+                "$control" a/v0:1 event "$event" && "$control" c/v1:1 event "$event" && sleep 0.1
+            done
+        done
+    ) &
+    local events=$!
+    hca_fault "||0||$1|random_traffic 1 200"
+    status=$?
+    kill "$events"
+    wait "$events" 2>/dev/null
+    return "$status"
 }
 
 # hca_standby: a rail that stands by carries nothing while the other one is well, and goes on alone
