@@ -13,13 +13,12 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/parameters.h"
+#include "benchmarks/two_processes.h"
 #include "common_adaptib.h"
 #include "common_adaptib_two_sided.h"
 #include "interface/process.h"
@@ -27,6 +26,7 @@
 namespace {
 
 using namespace adaptib;
+using bench::Request;
 using Handle = opal_common_adaptib_core_t;
 using PeerHandle = opal_common_adaptib_peer_t;
 
@@ -40,23 +40,10 @@ constexpr int kPasses = 100'000;
 constexpr int kSettle = 20'000; // passes until credit and the like has arrived
 constexpr std::size_t kShort = 2;
 constexpr std::size_t kSegment = std::size_t{16} << 20; // valgrind has little address space
-constexpr std::uint64_t kJob = std::uint64_t{7} << 32;
 constexpr std::int32_t kTag = 7;
 
-struct Request {
-    opal_common_adaptib_request_t user{};
-    int* left = nullptr;
-
-    Request() {
-        user.complete = [](opal_common_adaptib_request_t* request) {
-            --*reinterpret_cast<Request*>(request)->left;
-        };
-    }
-};
-
-// A process with all its endpoints, and the peers that they send to.
+// All endpoints of a process, and the peers that they send to.
 struct Side {
-    std::unique_ptr<Process> process;
     std::vector<Handle*> endpoints;
     std::vector<PeerHandle*> peers; // by endpoint: the same endpoint of the other process
     std::array<Request, kWindow> requests;
@@ -66,7 +53,7 @@ struct Side {
 };
 
 struct Bench {
-    std::map<std::uint64_t, AddressBlob> published;
+    bench::TwoProcesses processes;
     bool threads = false;
     bool waits = false; // for room
     std::array<Side, 2> sides;
@@ -126,45 +113,20 @@ bool open_sides(Bench& bench, const char* count, char* fabric) {
     process_parameters().fabric = fabric;
     process_parameters().connect_threshold = 0;
     process_parameters().shm_segment_max = kSegment;
-    for (std::size_t i = 0; i < bench.sides.size(); ++i) {
-        opal_common_adaptib_environment_t environment{};
-        environment.context = &bench;
-        environment.self = kJob | i;
-        environment.local_rank = static_cast<std::uint32_t>(i);
-        environment.local_processes = 2;
-        environment.host_name = "host";
-        environment.one_host = true;
-        environment.threads = &bench.threads;
-        environment.lookup = [](void* context, std::uint64_t name, void** address,
-                                std::size_t* size) {
-            auto& found = static_cast<Bench*>(context)->published[name];
-            *address = found.data();
-            *size = found.size();
-            return found.empty() ? -1 : 0;
-        };
-        environment.lookup_release = [](void*, void*) {};
-        environment.message = [](void*, opal_common_adaptib_severity_t, const char* text) {
-            std::fprintf(stderr, "endpoints: %s\n", text);
-        };
-        Side& side = bench.sides[i];
-        side.process = std::make_unique<Process>(environment);
-        if (side.process->open() != OPAL_COMMON_ADAPTIB_SUCCESS) {
-            return false;
-        }
-        bench.published[kJob | i] = side.process->address();
+    if (!bench.processes.open(bench.threads, false)) {
+        return false;
     }
-    for (std::size_t i = 0; i < bench.sides.size(); ++i) {
+    bench.count = bench.processes[0].endpoints();
+    for (std::uint32_t i = 0; i < bench.sides.size(); ++i) {
         Side& side = bench.sides[i];
-        for (std::uint32_t endpoint = 0; endpoint < side.process->endpoints(); ++endpoint) {
-            side.endpoints.push_back(side.process->endpoint(endpoint));
-            side.peers.push_back(nullptr);
-            if (opal_common_adaptib_peer_at(side.endpoints.back(), kJob | (1 - i), endpoint,
-                                            &side.peers.back()) != OPAL_COMMON_ADAPTIB_SUCCESS) {
+        for (std::uint32_t endpoint = 0; endpoint < bench.count; ++endpoint) {
+            side.endpoints.push_back(bench.processes[i].endpoint(endpoint));
+            side.peers.push_back(bench.processes.peer_of(i, endpoint));
+            if (side.peers.back() == nullptr) {
                 return false;
             }
         }
     }
-    bench.count = bench.sender.process->endpoints();
     return true;
 }
 
@@ -328,8 +290,8 @@ int main(int count, char** arguments) {
         return 1;
     }
     const bool good = run_all(bench);
-    for (Side& side : bench.sides) {
-        side.process->end();
+    for (const std::uint32_t i : {0u, 1u}) {
+        bench.processes[i].end();
     }
     return good ? 0 : 1;
 }

@@ -38,46 +38,23 @@ Bounds (--check), against one endpoint with locks:
 """
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 import tempfile
+
+from callgrind import steps_of
 
 COUNTS = (1, 2, 4, 8, 16)
 QUICK = (1, 4, 16)
 MOST_COMPLETED = 1.05
 MOST_COMPLETED_ADAPTER = 1.10
 MOST_IDLE = 3.0
-STEP = re.compile(r"^\s*([\d,]+) .*:step_(\w+)")
 COLUMNS = ("post", "poll", "completed", "receive", "arrival", "single", "idle", "waiting")
-
-
-# The virtual adapter's functions that adaptib calls: no instruction inside of them is counted.
-ADAPTER = ("(anonymous namespace)::poll(ibv_cq*, int, ibv_wc*)", "adaptib::hca::add_queue_calls*")
 
 
 def count(program, endpoints, threads, adapter, folder):
     """Runs the program; returns instructions by column."""
-    counts = os.path.join(folder, "counts")
-    run = subprocess.run(
-        ["valgrind", "--tool=callgrind", "--callgrind-out-file=" + counts] +
-        (["--toggle-collect=" + name for name in ADAPTER] + ["--collect-atstart=yes"]
-         if adapter else []) +
-        [program, str(endpoints), "1" if threads else "0"] + (["verbs"] if adapter else []),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    if run.returncode != 0:
-        sys.exit("endpoints: %s failed:\n%s" % (program, run.stderr))
-    words = run.stdout.split()
-    made = dict(zip(words[::2], map(int, words[1::2])))
-    table = subprocess.run(
-        ["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", counts],
-        stdout=subprocess.PIPE, text=True, check=True).stdout
-    steps = {}
-    for line in table.splitlines():
-        match = STEP.match(line)
-        if match:
-            steps.setdefault(match.group(2), int(match.group(1).replace(",", "")))
+    arguments = [str(endpoints), "1" if threads else "0"] + (["verbs"] if adapter else [])
+    made, steps = steps_of(program, arguments, adapter, folder)
     messages = made["window"] * made["windows"]
     values = {
         "post": steps["post"] / messages,

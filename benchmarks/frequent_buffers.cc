@@ -38,18 +38,6 @@ constexpr double kOnceBound = 20;
 const void* address_of(std::uintptr_t number) { return reinterpret_cast<const void*>(number); }
 const void* address(std::size_t number) { return address_of(kBase + number * kApart); }
 
-// Registers without a system call.
-class FreeRail final : public test::NullRail {
-    Status register_impl(void* memory, Bytes length, std::uint32_t,
-                         std::unique_ptr<MemoryRegion>& out) override {
-        struct Region final : MemoryRegion {
-            Region(void* at, Bytes bytes) : MemoryRegion(at, bytes) {}
-        };
-        out = std::make_unique<Region>(memory, length);
-        return kOk;
-    }
-};
-
 // A buffer of kMessage bytes is frequent after very many uses, a longer one at once.
 GatherCosts costs() {
     GatherCosts costs = GatherCosts::assumed();
@@ -94,7 +82,7 @@ private:
 
     Random random_{1};
     Counters counters_;
-    FreeRail rail_;
+    test::FreeRail rail_;
     Rail* rails_[1] = {&rail_};
     RegistrationCache cache_{rails_, RailRange{0, 1}, kGiB * 1024, counters_};
     FrequentBuffers frequent_;

@@ -15,13 +15,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/parameters.h"
+#include "benchmarks/two_processes.h"
 #include "common_adaptib.h"
 #include "common_adaptib_two_sided.h"
 #include "interface/process.h"
@@ -31,6 +30,7 @@
 namespace {
 
 using namespace adaptib;
+using bench::Request;
 using Handle = opal_common_adaptib_core_t;
 using PeerHandle = opal_common_adaptib_peer_t;
 
@@ -42,22 +42,9 @@ constexpr int kPasses = 1'000'000;
 constexpr int kUses = 4096;
 constexpr std::size_t kMost = 16384;
 constexpr int kRing = 512 * 1024;
-constexpr std::uint64_t kJob = std::uint64_t{7} << 32;
 constexpr std::int32_t kTag = 7;
 
-struct Request {
-    opal_common_adaptib_request_t user{};
-    int* left = nullptr;
-
-    Request() {
-        user.complete = [](opal_common_adaptib_request_t* request) {
-            --*reinterpret_cast<Request*>(request)->left;
-        };
-    }
-};
-
 struct Side {
-    std::unique_ptr<Process> process;
     Handle* handle = nullptr;
     PeerHandle* peer = nullptr;
     std::array<Request, kWindow> requests;
@@ -65,8 +52,7 @@ struct Side {
 };
 
 struct Bench {
-    std::map<std::uint64_t, AddressBlob> published;
-    bool threads = false;
+    bench::TwoProcesses processes;
     std::array<Side, 2> sides;
     Side& sender = sides[0];
     Side& receiver = sides[1];
@@ -106,41 +92,12 @@ extern "C" [[gnu::noinline]] void step_passes(Side& side) {
 }
 
 bool open_sides(Bench& bench) {
-    for (std::size_t i = 0; i < bench.sides.size(); ++i) {
-        opal_common_adaptib_environment_t environment{};
-        environment.context = &bench;
-        environment.self = kJob | i;
-        environment.local_rank = static_cast<std::uint32_t>(i);
-        environment.local_processes = 2;
-        environment.host_name = "host";
-        environment.one_host = true;
-        environment.threads = &bench.threads;
-        environment.lookup = [](void* context, std::uint64_t name, void** address,
-                                std::size_t* size) {
-            auto& found = static_cast<Bench*>(context)->published[name];
-            *address = found.data();
-            *size = found.size();
-            return found.empty() ? -1 : 0;
-        };
-        environment.lookup_release = [](void*, void*) {};
-        environment.watch_memory = [](void*) { return true; }; // nothing is unmapped
-        environment.message = [](void*, opal_common_adaptib_severity_t, const char* text) {
-            std::fprintf(stderr, "gathered: %s\n", text);
-        };
+    bool good = bench.processes.open(false, true);
+    for (std::uint32_t i = 0; i < bench.sides.size() && good; ++i) {
         Side& side = bench.sides[i];
-        side.process = std::make_unique<Process>(environment);
-        if (side.process->open() != OPAL_COMMON_ADAPTIB_SUCCESS) {
-            return false;
-        }
-        bench.published[kJob | i] = side.process->address();
-    }
-    bool good = true;
-    for (std::size_t i = 0; i < bench.sides.size(); ++i) {
-        Side& side = bench.sides[i];
-        side.handle = side.process->endpoint(0);
-        good = opal_common_adaptib_peer_at(side.handle, kJob | (1 - i), 0, &side.peer) ==
-                   OPAL_COMMON_ADAPTIB_SUCCESS &&
-               good;
+        side.handle = bench.processes[i].endpoint(0);
+        side.peer = bench.processes.peer_of(i, 0);
+        good = side.peer != nullptr;
     }
     return good;
 }
@@ -219,24 +176,11 @@ int run_messages(char* channel, char* mode, const char* bytes) {
     const std::uint64_t gathered = after.gathered - before.gathered;
     std::printf("messages %d copied %llu\n", kMessages,
                 static_cast<unsigned long long>(bench.bytes * (kMessages - gathered) / kMessages));
-    for (Side& side : bench.sides) {
-        side.process.reset();
-    }
+    bench.processes.close();
     return good ? 0 : 1;
 }
 
 // ---- use() alone
-
-class FreeRail final : public test::NullRail {
-    Status register_impl(void* memory, Bytes length, std::uint32_t,
-                         std::unique_ptr<MemoryRegion>& out) override {
-        struct Region final : MemoryRegion {
-            Region(void* at, Bytes bytes) : MemoryRegion(at, bytes) {}
-        };
-        out = std::make_unique<Region>(memory, length);
-        return kOk;
-    }
-};
 
 [[gnu::always_inline]] inline bool use(FrequentBuffers& buffers, const std::byte* memory) {
     RegistrationCache::Use one;
@@ -272,7 +216,7 @@ int run_uses() {
     using Mode = FrequentBuffersOptions::Mode;
     static const std::array<std::byte, 4096> memory{};
     Counters counters;
-    FreeRail rail;
+    test::FreeRail rail;
     Rail* rails[1] = {&rail};
     const auto run = [&](Mode mode, auto&& step) {
         RegistrationCache cache(rails, RailRange{0, 1}, kMiB, counters);

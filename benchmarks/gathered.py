@@ -22,44 +22,18 @@ ring (GatherCosts takes it as 40), at all lengths.
 """
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 import tempfile
 
+from callgrind import steps_of
+
 SIZES = {"ring": (512, 1024, 2048, 4096, 8192, 16384), "datagrams": (512, 1024, 2048, 3072)}
 QUICK = {"ring": (512, 8192), "datagrams": (512, 3072)}
-STEP = re.compile(r"^\s*([\d,]+) .*:step_(\w+)")
-# The virtual adapter's functions that adaptib calls: no instruction inside of them is counted.
-ADAPTER = ("(anonymous namespace)::poll(ibv_cq*, int, ibv_wc*)", "adaptib::hca::add_queue_calls*")
 LEAST_LOOKUPS, MOST_LOOKUPS = 20, 80
 
 
-def count(program, arguments, folder):
-    """Runs the program; returns the numbers that it prints, and instructions by step."""
-    counts = os.path.join(folder, "counts")
-    run = subprocess.run(
-        ["valgrind", "--tool=callgrind", "--callgrind-out-file=" + counts] +
-        ["--toggle-collect=" + name for name in ADAPTER] + ["--collect-atstart=yes", program] +
-        list(arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    if run.returncode != 0:
-        sys.exit("gathered: %s %s failed:\n%s" % (program, " ".join(arguments), run.stderr))
-    words = run.stdout.split()
-    numbers = dict(zip(words[::2], map(int, words[1::2])))
-    table = subprocess.run(
-        ["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", counts],
-        stdout=subprocess.PIPE, text=True, check=True).stdout
-    steps = {}
-    for line in table.splitlines():
-        match = STEP.match(line)
-        if match:
-            steps.setdefault(match.group(2), int(match.group(1).replace(",", "")))
-    return numbers, steps
-
-
 def message(program, channel, mode, size, folder):
-    numbers, steps = count(program, (channel, mode, str(size)), folder)
+    numbers, steps = steps_of(program, (channel, mode, str(size)), True, folder)
     send = steps["send"] / numbers["messages"]
     passes = steps["passes"] / numbers["messages"]
     return {"send": send, "passes": passes, "total": send + passes, "copied": numbers["copied"]}
@@ -90,7 +64,7 @@ def main():
                     ("%.0f" % values[column]).rjust(14) for values in (off, always)
                     for column in columns), handling[channel][-1]), flush=True)
                 good = good and off["copied"] == size and always["copied"] == 0
-        numbers, steps = count(options.program, ("uses",), folder)
+        numbers, steps = steps_of(options.program, ("uses",), True, folder)
     calls = {name: instructions / numbers["calls"] for name, instructions in steps.items()}
     for name in ("use_frequent", "use_counted", "use_off", "lookup"):
         print("%-14s%6.0f" % (name, calls[name]))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rails that create nothing: NullRail, base of test rails that need only part of the interface, and
-// DescribedRail, whose description is the test's.
+// Rails that create nothing: NullRail, base of test rails that need only part of the interface;
+// FreeRail, which registers memory; and DescribedRail, whose description is the test's.
 #pragma once
 
 #include <memory>
@@ -31,6 +31,18 @@ private:
     }
     Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
         return Status::error(Reason::not_supported);
+    }
+};
+
+// Registers memory, without a system call.
+class FreeRail final : public NullRail {
+    Status register_impl(void* memory, Bytes length, std::uint32_t,
+                         std::unique_ptr<MemoryRegion>& out) override {
+        struct Region final : MemoryRegion {
+            Region(void* at, Bytes bytes) : MemoryRegion(at, bytes) {}
+        };
+        out = std::make_unique<Region>(memory, length);
+        return kOk;
     }
 };
 
