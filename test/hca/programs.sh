@@ -56,9 +56,9 @@ hca_btl='--mca pml ob1 --mca btl adaptib,self'
 hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_adaptib_striping_policy'
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
-# Jobs with faults: name|device settings|port settings|millionths of packets lost|port that goes
-# down and up|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
-# random_traffic 1 200
+# Jobs with faults: name|device settings|port settings|millionths of packets lost|what happens
+# meanwhile (hca_flap, hca_vanish or hca_events, with its arguments)|arguments of mpirun, which choose
+# the transport if they have "--mca pml "|program; none: random_traffic 1 200
 hca_faults=(
     'scrambled|in_order=0 scrambled_writes=1||0||'
     'scrambled_1024|in_order=0 scrambled_writes=2|active_mtu=1024|0||'
@@ -90,31 +90,35 @@ hca_faults=(
     "lids_even|||0||$hca_lids even|"
     "lids_bss|||0||$hca_lids bss|"
     "lids_even_btl|||0||$hca_btl $hca_lids even|"
+    # Ports report changes of their addresses, partitions and subnet manager
+    'events|||0|events||'
+    "events_btl|||0|events|$hca_btl|"
     'loss|||1000|||'
-    'flap|||0|b/v0:1||'
+    'flap|||0|flap b/v0:1||'
     # Threads of several endpoints send meanwhile, over connections and over datagrams only
     'loss_endpoints|||1000||--mca opal_common_adaptib_endpoints 4|threads own 4 200'
-    'flap_endpoints|||0|b/v0:1|--mca opal_common_adaptib_endpoints 2|threads own 2 1500'
-    'flap_endpoints_16|||0|b/v0:1|--mca opal_common_adaptib_endpoints 16|threads own 4 500'
-    'flap_endpoints_datagrams|||0|b/v0:1|--mca opal_common_adaptib_endpoints 2 --mca opal_common_adaptib_channel_policy ud|threads own 2 2000'
-    'flap_rma_endpoints|||0|b/v0:1|--mca pml ob1 --mca btl adaptib,self --mca osc rdma --mca opal_common_adaptib_endpoints 4|rma_threads 3 200'
+    'flap_endpoints|||0|flap b/v0:1|--mca opal_common_adaptib_endpoints 2|threads own 2 1500'
+    'flap_endpoints_16|||0|flap b/v0:1|--mca opal_common_adaptib_endpoints 16|threads own 4 500'
+    'flap_endpoints_datagrams|||0|flap b/v0:1|--mca opal_common_adaptib_endpoints 2 --mca opal_common_adaptib_channel_policy ud|threads own 2 2000'
+    'flap_rma_endpoints|||0|flap b/v0:1|--mca pml ob1 --mca btl adaptib,self --mca osc rdma --mca opal_common_adaptib_endpoints 4|rma_threads 3 200'
 )
 
-# hca_fault "SETTINGS|PORT_SETTINGS|LOSS|PORT|ARGUMENTS|PROGRAM": runs a job of four ranks whose
+# hca_fault "SETTINGS|PORT_SETTINGS|LOSS|MEANWHILE|ARGUMENTS|PROGRAM": runs a job of four ranks whose
 # data is checked, meanwhile the fault
 hca_fault() {
-    local settings settings_of_port loss port arguments program
+    local settings settings_of_port loss meanwhile arguments program
     local device control=$build_root/release/simulator/adapter/adaptib_hca_control
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault
-    IFS='|' read -r settings settings_of_port loss port arguments program <<<"$1"
+    IFS='|' read -r settings settings_of_port loss meanwhile arguments program <<<"$1"
     ADAPTIB_HCA_TOPOLOGY=$(hca_topology fault "$settings" "$settings_of_port")
     for device in {a,b,c,d}/v{0,1}:1; do
         "$control" "$device" loss "$loss" || return
     done
-    local flaps= status
-    if [ -n "$port" ]; then
-        hca_flap "$control" "$port" 3>"$logs/hca-fault.flaps" &
-        flaps=$!
+    local fault= status
+    if [ -n "$meanwhile" ]; then
+        # shellcheck disable=SC2086
+        "hca_${meanwhile%% *}" "$control" ${meanwhile#* } 3>"$logs/hca-fault.faults" &
+        fault=$!
     fi
     local transport=("${adaptib_mca[@]}")
     [[ $arguments != *"--mca pml "* ]] || transport=()
@@ -123,10 +127,10 @@ hca_fault() {
     LD_LIBRARY_PATH=$hca_library:$hca_mlx5 run_mpi 100 4 "${transport[@]}" "${arguments[@]}" \
         "$build_root/release/test/mpi/${program[0]}" "${program[@]:1}"
     status=$?
-    if [ -n "$flaps" ]; then
-        [ -s "$logs/hca-fault.flaps" ] || { echo "the job ended before the fault" && status=1; }
-        kill "$flaps" 2>/dev/null
-        wait "$flaps" 2>/dev/null
+    if [ -n "$fault" ]; then
+        [ -s "$logs/hca-fault.faults" ] || { echo "the job ended before the fault" && status=1; }
+        kill "$fault" 2>/dev/null
+        wait "$fault" 2>/dev/null
     fi
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
@@ -229,48 +233,15 @@ hca_misplaced() {
         ! grep -q 'expected 0x' "$log"
 }
 
-# hca_migration ARGUMENTS: packets to one LID of a port vanish now and then while a job runs. The
-# adapters have to move queue pairs to their alternate paths.
+# hca_migration ARGUMENTS: where packets to one LID of a port vanish, the adapters have to move queue
+# pairs to their alternate paths
 hca_migration() {
-    local control=$build_root/release/simulator/adapter/adaptib_hca_control
     local job=$logs/hca-migration-job status
-    (
-        export ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology
-        while sleep 0.6; do
-            "$control" b/v0:1 delay 600000000 0
-            sleep 1.5
-            "$control" b/v0:1 delay 0 0
-        done
-    ) &
-    local faults=$!
-    hca_fault "||0||$1 --mca opal_common_adaptib_answer_timeout 20 --mca opal_common_adaptib_report ranks|random_traffic 1 400" \
+    hca_fault "||0|vanish b/v0:1|$1 --mca opal_common_adaptib_answer_timeout 20 --mca opal_common_adaptib_report ranks|random_traffic 1 400" \
         >"$job" 2>&1
     status=$?
-    kill "$faults"
-    wait "$faults" 2>/dev/null
     cat "$job"
     [ "$status" = 0 ] && grep -q 'migrations [1-9]' "$job"
-}
-
-# hca_events ARGUMENTS: ports report changes of their addresses, partitions and subnet manager while
-# a job runs
-hca_events() {
-    local control=$build_root/release/simulator/adapter/adaptib_hca_control event status
-    (
-        export ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-fault ADAPTIB_HCA_TOPOLOGY=$logs/hca-fault.topology
-        sleep 0.6
-        while :; do
-            for event in lid gid pkey sm reregister; do
-                "$control" a/v0:1 event "$event" && "$control" c/v1:1 event "$event" && sleep 0.1
-            done
-        done
-    ) &
-    local events=$!
-    hca_fault "||0||$1|random_traffic 1 200"
-    status=$?
-    kill "$events"
-    wait "$events" 2>/dev/null
-    return "$status"
 }
 
 # hca_standby: a rail that stands by carries nothing while the other one is well, and goes on alone
@@ -281,7 +252,7 @@ hca_standby() {
     hca_fault "||0||$standby --mca opal_common_adaptib_report $reports" || return
     hca_carried "$reports" 1 none || return
     rm -f "$reports"/*
-    hca_fault "||0|b/v0:1|$standby --mca opal_common_adaptib_report $reports" || return
+    hca_fault "||0|flap b/v0:1|$standby --mca opal_common_adaptib_report $reports" || return
     hca_carried "$reports" 1 some
 }
 
@@ -304,6 +275,25 @@ hca_flap() {
     sleep 0.8 # until the job runs
     for count in {1..8}; do
         "$1" "$2" down && echo down >&3 && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
+    done
+}
+
+# hca_vanish CONTROL PORT: packets to the port's first LID vanish now and then
+hca_vanish() {
+    while sleep 0.6; do
+        "$1" "$2" delay 600000000 0 && echo gone >&3 && sleep 1.5 && "$1" "$2" delay 0 0 || return
+    done
+}
+
+# hca_events CONTROL: ports report changes of their addresses, partitions and subnet manager
+hca_events() {
+    local event
+    sleep 0.6
+    while :; do
+        for event in lid gid pkey sm reregister; do
+            "$1" a/v0:1 event "$event" && "$1" c/v1:1 event "$event" && echo "$event" >&3 &&
+                sleep 0.1 || return
+        done
     done
 }
 
