@@ -54,6 +54,15 @@ static void exchange(unsigned char *out, size_t bytes, int round, const char *wh
     memset(out, GARBAGE, bytes);
 }
 
+/* Starts a window of sends, each from a buffer of its own. */
+static void send_window(unsigned char *const *out, size_t bytes, int round, MPI_Request *requests)
+{
+    for (int i = 0; i < WINDOW; ++i) {
+        fill(out[i], bytes, key(check_rank, bytes, round, i));
+        MPI_Isend(out[i], (int) bytes, MPI_BYTE, peer, i, MPI_COMM_WORLD, &requests[i]);
+    }
+}
+
 /* Many sends under way at a time; each buffer is overwritten when its own request is complete. */
 static void windows(unsigned char *const *out)
 {
@@ -64,10 +73,7 @@ static void windows(unsigned char *const *out)
         MPI_Request receives[WINDOW];
         MPI_Request requests[WINDOW];
 
-        for (int i = 0; i < WINDOW; ++i) {
-            fill(out[i], bytes, key(check_rank, bytes, round, i));
-            MPI_Isend(out[i], (int) bytes, MPI_BYTE, peer, i, MPI_COMM_WORLD, &requests[i]);
-        }
+        send_window(out, bytes, round, requests);
         for (int i = 0; i < WINDOW; ++i) {
             MPI_Irecv(in[i], (int) bytes, MPI_BYTE, peer, i, MPI_COMM_WORLD, &receives[i]);
         }
@@ -167,9 +173,8 @@ static void cancelled(unsigned char *const *out)
         for (int i = 0; i < WINDOW; ++i) {
             MPI_Irecv(in[i], (int) bytes, MPI_BYTE, peer, i, MPI_COMM_WORLD, &receives[i]);
         }
+        send_window(out, bytes, round, requests);
         for (int i = 0; i < WINDOW; ++i) {
-            fill(out[i], bytes, key(check_rank, bytes, round, i));
-            MPI_Isend(out[i], (int) bytes, MPI_BYTE, peer, i, MPI_COMM_WORLD, &requests[i]);
             MPI_Cancel(&requests[i]);
         }
         for (int i = 0; i < WINDOW; ++i) {

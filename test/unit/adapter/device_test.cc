@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -89,15 +89,9 @@ public:
         ASSERT_EQ(ibv_post_send(source_.get(), &work, &bad), 0);
     }
     ibv_wc_status completed() const {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-        ibv_wc wc{};
-        while (ibv_poll_cq(from_.cq.get(), 1, &wc) == 0) {
-            if (std::chrono::steady_clock::now() > end) {
-                ADD_FAILURE() << "no completion";
-                return IBV_WC_GENERAL_ERR;
-            }
-        }
-        return wc.status;
+        const std::optional<ibv_wc> wc = completion(from_.cq.get(), kLong);
+        EXPECT_TRUE(wc.has_value()) << "no completion";
+        return wc.has_value() ? wc->status : IBV_WC_GENERAL_ERR;
     }
 
 private:

@@ -41,20 +41,6 @@ void step(ibv_qp* qp, ibv_qp_state state, std::uint16_t lid, int mask) {
     ASSERT_EQ(ibv_modify_qp(qp, &wanted, mask), 0);
 }
 
-std::optional<ibv_wc> completion(ibv_cq* cq, std::chrono::milliseconds limit) {
-    const auto end = std::chrono::steady_clock::now() + limit;
-    ibv_wc wc{};
-    while (std::chrono::steady_clock::now() < end) {
-        if (ibv_poll_cq(cq, 1, &wc) == 1) {
-            return wc;
-        }
-        std::this_thread::yield();
-    }
-    return std::nullopt;
-}
-
-constexpr std::chrono::milliseconds kLong{20000};
-
 // A target with a shared receive queue.
 class Target {
 public:

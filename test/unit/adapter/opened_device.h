@@ -10,9 +10,12 @@
 #include <infiniband/verbs.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <thread>
 
 namespace adaptib::hca {
 
@@ -70,6 +73,21 @@ public:
     Owned<ibv_pd, ibv_dealloc_pd> pd;
     Cq cq;
 };
+
+constexpr std::chrono::milliseconds kLong{20000}; // for what has to come
+
+// Returns the next completion; nothing: none came in that time.
+inline std::optional<ibv_wc> completion(ibv_cq* cq, std::chrono::milliseconds limit) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    ibv_wc wc{};
+    while (std::chrono::steady_clock::now() < end) {
+        if (ibv_poll_cq(cq, 1, &wc) == 1) {
+            return wc;
+        }
+        std::this_thread::yield();
+    }
+    return std::nullopt;
+}
 
 // Connects a queue pair with another device's. Returns the error of the first step that fails.
 inline int connect(ibv_qp* qp, std::uint16_t pkey_index, std::uint16_t lid, std::uint32_t number) {

@@ -7,8 +7,8 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "unit/adapter/opened_device.h"
 
@@ -73,15 +73,9 @@ protected:
         return ibv_post_recv(qp.get(), &work, &bad);
     }
     ibv_wc completion() const {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-        ibv_wc wc{};
-        while (ibv_poll_cq(device.cq.get(), 1, &wc) == 0) {
-            if (std::chrono::steady_clock::now() > end) {
-                ADD_FAILURE() << "no completion";
-                break;
-            }
-        }
-        return wc;
+        const std::optional<ibv_wc> wc = hca::completion(device.cq.get(), kLong);
+        EXPECT_TRUE(wc.has_value()) << "no completion";
+        return wc.value_or(ibv_wc{});
     }
 
     const Opened device;
