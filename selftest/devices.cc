@@ -27,7 +27,7 @@ namespace adaptib::selftest {
 
 namespace {
 
-// What adaptib_info says about this host, on one line.
+// The text of adaptib_info about this host, on one line.
 std::string host_facts(const InfoSettings& settings) {
     char* text = nullptr;
     std::size_t length = 0;

@@ -113,7 +113,7 @@ static void check_collectives(uint64_t round)
     }
 }
 
-// Whether another round begins; the first process decides.
+// Returns 1 if another round begins; the first process decides.
 static int goes_on(double end)
 {
     int more = MPI_Wtime() < end;

@@ -26,7 +26,7 @@ struct ProcessorCosts {
     Nanoseconds signal{0};          // extra for a signaled work request: its completion entry
     Nanoseconds copy_start{0};      // per copy of user data
     BytesPerSecond copy_rate{};     // of the copied bytes
-    // Whether puts from memory of the rail, and gets into it, cost a copy, too: that of bounce
+    // True if puts from memory of the rail, and gets into it, cost a copy, too: that of bounce
     // buffers and staging blocks. False in every model: studies set it.
     bool stages = false;
     Nanoseconds registration{0};      // per memory region

@@ -43,7 +43,7 @@ enum {
 
 typedef struct mtl_adaptib_survivor_t mtl_adaptib_survivor_t;
 
-/* What the core knows of. */
+/* An operation that the core has under way, or has not told the end of. */
 typedef struct {
     opal_free_list_item_t super;
     opal_common_adaptib_request_t core;

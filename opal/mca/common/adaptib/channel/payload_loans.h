@@ -26,7 +26,7 @@
 
 namespace adaptib {
 
-// What a message lends to a datagram.
+// A payload that a message lends to a datagram.
 struct LentPayload {
     Gather payload; // the last bytes of the message; the key is of the target's port
     RegistrationCache::Use& buffer; // its registration; empty once it is lent
