@@ -102,8 +102,9 @@ Status AttachedFabrics::attach(const Parameters& parameters, std::unique_ptr<Fab
         attached.only_copies = CooperativeCopyChoices::kStaged;
     }
     attached.datagram_buffers = static_cast<std::uint32_t>(parameters.datagram_buffers);
-    attached.datagrams_gather = std::string_view(parameters.frequent_buffers) != "off" &&
-                                !rails[0]->info().has(Capability::whole_memory);
+    attached.datagrams_gather =
+        frequent_options(parameters).mode != FrequentBuffersOptions::Mode::off &&
+        !rails[0]->info().has(Capability::whole_memory);
     attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
     attached.target_assisted = target_assisted;
     fabrics_.push_back(std::move(attached));
