@@ -243,7 +243,7 @@ protected:
 };
 
 TEST_F(GatheredActiveMessages, TheHeaderIsCopiedAndTheDataIsNot) {
-    for (const Bytes bytes : {kShort, kShort + 1, kLimit}) {
+    for (const Bytes bytes : {kLimit, kShort, kShort + 1}) { // one registration serves all
         SCOPED_TRACE(bytes);
         ASSERT_TRUE(send_active(bytes));
         front.fill(std::byte{0});
