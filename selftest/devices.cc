@@ -2,6 +2,7 @@
 // The program adaptib_selftest_devices: runs the checks (checks.h) between two processes of an MPI
 // job, each of which opens the RDMA devices of its host. adaptib_selftest starts it and reads its
 // lines (report.h). MPI carries only what the two processes tell each other about the checks.
+// Arguments: names of checks, to run only these.
 //
 // Exit status: 0, whatever the checks find; 1: nothing could be checked.
 // May touch: the headers of this folder, base/, fabric/, tools/, MPI.
@@ -14,6 +15,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adaptib_config.h"
@@ -86,10 +88,14 @@ Outcome unreachable(const Rail& rail, const RemoteRail& remote) {
 
 class Run {
 public:
-    Run(Fabric& fabric, Partner& partner, const Report& report)
-        : fabric_(fabric), partner_(partner), report_(report),
+    // `wanted`: names of the checks; none: all.
+    Run(Fabric& fabric, Partner& partner, const Report& report, std::vector<std::string> wanted)
+        : fabric_(fabric), partner_(partner), report_(report), wanted_(std::move(wanted)),
           remotes_(exchange_rails(fabric, partner)) {}
 
+    bool wants(const std::string& name) const {
+        return wanted_.empty() || std::find(wanted_.begin(), wanted_.end(), name) != wanted_.end();
+    }
     void facts();
     // Both go through the pairs of rails in the same order: those of the first process, each with
     // all of the second one.
@@ -97,6 +103,7 @@ public:
 
 private:
     bool first() const { return partner_.first(); }
+    bool check_paths(Rail& rail, const RemoteRail& remote);
     std::size_t count(bool of_first) const {
         return of_first == first() ? fabric_.rails().size() : remotes_.size();
     }
@@ -113,6 +120,7 @@ private:
     Fabric& fabric_;
     Partner& partner_;
     const Report& report_;
+    const std::vector<std::string> wanted_;
     std::vector<RemoteRail> remotes_;
     std::vector<std::size_t> checked_; // rails of the first process that all checks have met
 };
@@ -177,18 +185,15 @@ void Run::checks_of_pair(Rail& rail, const RemoteRail& remote) {
         Context context{fabric_, rail, remote, partner_, forward == first(), 0};
         const std::string way = subject(rail, remote, forward);
         for (const Check& each : checks()) {
-            check(each, context, way);
+            if (wants(each.name)) {
+                check(each, context, way);
+            }
         }
     }
 }
 
-void Run::pair(std::size_t of_first, std::size_t of_second) {
-    Rail& rail = *fabric_.rails()[first() ? of_first : of_second];
-    const RemoteRail& remote = remotes_[first() ? of_second : of_first];
-    if (!rail.is_reachable(remote.address)) {
-        report_.check("reach", subject(rail, remote, true), unreachable(rail, remote));
-        return;
-    }
+// Checks each path both ways; returns false if one does not work.
+bool Run::check_paths(Rail& rail, const RemoteRail& remote) {
     const std::uint32_t paths = rail.paths_to(remote.address);
     bool works = true;
     for (std::uint32_t path = 0; path < paths; ++path) {
@@ -200,6 +205,17 @@ void Run::pair(std::size_t of_first, std::size_t of_second) {
             works = works && good;
         }
     }
+    return works;
+}
+
+void Run::pair(std::size_t of_first, std::size_t of_second) {
+    Rail& rail = *fabric_.rails()[first() ? of_first : of_second];
+    const RemoteRail& remote = remotes_[first() ? of_second : of_first];
+    if (!rail.is_reachable(remote.address)) {
+        report_.check("reach", subject(rail, remote, true), unreachable(rail, remote));
+        return;
+    }
+    const bool works = !wants("path") || check_paths(rail, remote);
     const bool again = std::find(checked_.begin(), checked_.end(), of_first) != checked_.end();
     if (works && !again) {
         checked_.push_back(of_first);
@@ -216,7 +232,7 @@ void Run::everything() {
     }
 }
 
-int run(Partner& partner) {
+int run(Partner& partner, std::vector<std::string> wanted) {
     const Report report(partner.first());
     const InfoSettings settings = info_settings();
     const std::string mine = host_facts(settings);
@@ -239,9 +255,12 @@ int run(Partner& partner) {
         return 1;
     }
     const LinkCounters before(*fabric);
-    Run all(*fabric, partner, report);
+    Run all(*fabric, partner, report, std::move(wanted));
     all.facts();
     all.everything();
+    if (!all.wants("error_counters")) {
+        return 0;
+    }
     const std::string grown = LinkCounters(*fabric).grown_since(before);
     const std::string their_grown = partner.exchange_text(grown);
     const std::string both =
@@ -264,7 +283,7 @@ int main(int argc, char** argv) {
     int status = 1;
     if (size == 2) {
         adaptib::selftest::Partner partner(rank);
-        status = adaptib::selftest::run(partner);
+        status = adaptib::selftest::run(partner, {argv + 1, argv + argc});
     } else {
         std::fprintf(stderr, "adaptib_selftest_devices: needs two processes, not %d\n", size);
     }

@@ -136,41 +136,42 @@ hca_fault() {
     return "$status"
 }
 
-# Faulty devices that adaptib_selftest has to find and name: name|device settings|port settings|
-# fault of host a's first port|exit status|lines of the report, as extended regular expressions with &
-# between them
+# Faulty devices that adaptib_selftest has to find and name: name|checks that run (none: all)|device
+# settings|port settings|fault of host a's first port|exit status|lines of the report, as extended
+# regular expressions with & between them
 hca_selftests=(
-    'good||||0|^[1-9][0-9]* passed, 0 failed&ok      path_migration&skipped dynamic_connections&^  nothing$'
-    'liar|in_order=1 scrambled_writes=2|||1|FAILED  placement v0:1 -> v0:1: the device places the packets of a write out of order and does not say so&ring_in_order=no'
-    'says_so|in_order=0 scrambled_writes=2|||0|note    placement v0:1 -> v0:1: the device says that it places&places_in_order is no, there yes'
-    'silent||| silent|1|FAILED  path v0:1 -> v0:1, path 1 of 4, 8 times: .*silent&no path works at: host1 v0:1'
-    'down||| down|0|note    port host1 v0:1: not used: '
-    'loss_few||| loss 1500|0|note    datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
-    'loss_many||| loss 20000|1|FAILED  datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
-    'delay||| delay 20000|1|FAILED  round_trip v0:1 -> v0:1: packets are late: half a round trip of 8 bytes takes [0-9.]+ us'
-    'delay_path||| delay 8000000 2|1|FAILED  path v0:1 (->|<-) v[01]:1, path 3 of 4'
-    'no_srq|max_srq=0|||0|note    shared_receives .*no shared receive queues&srq is no, there yes'
-    'small|max_sge=2 max_inline=0 max_reads=1 max_qp_wr=200 max_cqe=300 max_qp=30|||0|pieces is 1, there 16&inline_bytes is 0, there 256&reads is 1, there 16&send_depth is 200&queue_pairs is 30'
-    'mtu_256||active_mtu=256||0|datagram_bytes is 256, there 4096'
-    'partition||pkeys=0x8001,0x7fff||0|^[1-9][0-9]* passed, 0 failed'
-    'scrambled_order|scrambled_order=1|||0|note    write_order .*may become visible before one that was posted earlier'
-    'split_atomics|split_atomics=1|||0|note    atomics .*not atomic with the processor'
-    'not_reusable|reusable=0|||0|note    wrong_key .*an errored queue pair cannot be used again'
-    'dc|dc=1|||0|ok      dynamic_connections, 4 times&dc is yes, there no'
+    'good|||||0|^[1-9][0-9]* passed, 0 failed&ok      path_migration&skipped dynamic_connections&^  nothing$'
+    'liar|placement|in_order=1 scrambled_writes=2|||1|FAILED  placement v0:1 -> v0:1(, [0-9]+ times)?: the device places the packets of a write out of order and does not say so&ring_in_order=no'
+    'says_so|placement|in_order=0 scrambled_writes=2|||0|note    placement v0:1 -> v0:1: the device says that it places&places_in_order is no, there yes'
+    'silent|path||lmc=0| silent|1|FAILED  path v0:1 -> v0:1, path 1 of 1, 2 times: .*silent&no path works at: host1 v0:1'
+    'down|limits||| down|0|note    port host1 v0:1: not used: '
+    'loss_few|datagrams||| loss 1500|0|note    datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
+    'loss_many|datagrams||| loss 20000|1|FAILED  datagrams v0:1 (->|<-) v[01]:1: [0-9]+ of 8192 datagrams were lost'
+    'delay|round_trip||| delay 20000|1|FAILED  round_trip v0:1 -> v0:1: packets are late: half a round trip of 8 bytes takes [0-9.]+ us'
+    'delay_path|path||| delay 8000000 2|1|FAILED  path v0:1 (->|<-) v[01]:1, path 3 of 4'
+    'no_srq|shared_receives|max_srq=0|||0|note    shared_receives .*no shared receive queues&srq is no, there yes'
+    'small|limits,depth|max_sge=2 max_inline=0 max_reads=1 max_qp_wr=200 max_cqe=300 max_qp=30|||0|pieces is 1, there 16&inline_bytes is 0, there 256&reads is 1, there 16&send_depth is 200&queue_pairs is 30'
+    'mtu_256|path,placement,datagrams||active_mtu=256||0|datagram_bytes is 256, there 4096'
+    'partition|path,datagrams||pkeys=0x8001,0x7fff||0|^[1-9][0-9]* passed, 0 failed'
+    'scrambled_order|write_order|scrambled_order=1|||0|note    write_order .*may become visible before one that was posted earlier'
+    'split_atomics|atomics|split_atomics=1|||0|note    atomics .*not atomic with the processor'
+    'not_reusable|wrong_key|reusable=0|||0|note    wrong_key .*an errored queue pair cannot be used again'
+    'dc|dynamic_connections|dc=1|||0|ok      dynamic_connections, 4 times&dc is yes, there no'
 )
 
-# hca_selftest "SETTINGS|PORT_SETTINGS|FAULT|STATUS|LINES": runs the self-test of the devices
+# hca_selftest "CHECKS|SETTINGS|PORT_SETTINGS|FAULT|STATUS|LINES": runs the self-test of the devices
 hca_selftest() {
-    local settings settings_of_port fault status lines line report=$logs/hca-selftest-report got
+    local checks settings settings_of_port fault status lines line report=$logs/hca-selftest-report got
     local control=$build_root/release/simulator/adapter/adaptib_hca_control
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest
-    IFS='|' read -r settings settings_of_port fault status lines <<<"$1"
+    IFS='|' read -r checks settings settings_of_port fault status lines <<<"$1"
     ADAPTIB_HCA_TOPOLOGY=$(hca_topology selftest "$settings" "$settings_of_port")
     rm -f "$ADAPTIB_HCA_FABRIC"
     # shellcheck disable=SC2086
     [ -z "$fault" ] || "$control" a/v0:1 $fault || return
     LD_LIBRARY_PATH=$hca_library:$hca_mlx5 timeout 200 "$top/selftest/adaptib_selftest" --quiet \
-        --programs "$build_root/release/selftest" --only-devices --minutes 4 --report "$report"
+        --programs "$build_root/release/selftest" --only-devices --checks "$checks" --minutes 4 \
+        --report "$report"
     got=$?
     rm -f "$ADAPTIB_HCA_FABRIC"
     cat "$report"
@@ -190,7 +191,7 @@ hca_selftest_jobs() {
     local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest status
     rm -f "$ADAPTIB_HCA_FABRIC"
     LD_LIBRARY_PATH=$hca_library timeout 280 "$top/selftest/adaptib_selftest" \
-        --programs "$build_root/release/selftest" --minutes 1 --report "$report.txt" \
+        --programs "$build_root/release/selftest" --minutes 1 --checks path --report "$report.txt" \
         --json "$report.json" --arguments "-x LD_PRELOAD=$hca_library/libadaptib_hca_files.so" \
         --take-down "$control b/v1:1 down" --bring-up "$control b/v1:1 up"
     status=$?
@@ -213,7 +214,8 @@ hca_selftest_refusals() {
         grep -q 'could not be tested' "$report" || { cat "$report" && return 1; }
     local wrong
     for wrong in "--hosts a" "--hosts a,b,c" "--minutes 0" "--minutes ten" "--take-down true" \
-        "--mpirun /no/mpirun" "--programs /no/directory" "--conformance /no/program" "--frobnicate"; do
+        "--mpirun /no/mpirun" "--programs /no/directory" "--conformance /no/program" "--checks nothing" \
+        "--frobnicate"; do
         # shellcheck disable=SC2086
         "$selftest" $wrong >"$report" 2>&1
         [ $? = 2 ] || { echo "not refused: $wrong" && return 1; }

@@ -6,13 +6,13 @@
 #   tsan      unit tests under ThreadSanitizer
 # Both use clang, which compiles for sanitizers in half of gcc's time.
 #
-# The builds with clang precompile standard headers and GoogleTest's (standard.h), and compile
-# groups of sources together (together.py), which takes less than half of the time: most of it goes
-# into headers, and into functions that each source needs compiled once more. If a group does not
-# compile, its build goes on with each source by itself. The release build compiles each source by
-# itself anyway, and so finds headers that a source uses and does not include. Nothing is precompiled
-# or grouped for ccache, which saves more. The Makefiles do not know about this: the flags and
-# objects are on make's command line, and a make by hand does without.
+# Groups of sources are compiled together (together.py), which takes less than half of the time:
+# most of it goes into headers, and into functions that each source needs compiled once more. If a
+# group does not compile, its build goes on with each source by itself. The release build groups the
+# tests only; it compiles each source of the core by itself, and so finds headers that a source uses
+# and does not include. The builds with clang also precompile standard headers and GoogleTest's
+# (standard.h). Nothing is precompiled or grouped for ccache, which saves more. The Makefiles do not
+# know about this: the flags and objects are on make's command line, and a make by hand does without.
 
 # Prints configure's arguments, one per line. -O1 compiles faster, and the sanitizers' reports show
 # more of the calls; -g1 has the lines that reports name, and compiles in 2/3 of the time of -g.
@@ -103,26 +103,28 @@ build_tsan_components() (
             LDFLAGS=-Wl,--export-dynamic-symbol='__cxa_guard_*'
 )
 
-# uses_clang: returns 0 if the build in this directory compiles C++ with clang, without ccache
-uses_clang() {
+# uses COMPILER: returns 0 if the build in this directory compiles C++ with it (clang, ccache)
+uses() {
     local compiler
     compiler=$(make_value test CXX)
-    [[ $(basename "$(readlink -f "$(command -v "${compiler%% *}")")") == clang* ]]
+    [[ $(basename "$(readlink -f "$(command -v "${compiler%% *}")")") == "$1"* ]]
 }
 
-# group_sources [TARGET...]: groups the sources of the core's libraries and of the programs that the
-# targets in test/ make, if the build in this directory uses clang. Sets grouped to the arguments
+# group_sources [TARGET...]: groups the sources of the programs that the targets in test/ make and,
+# if the build in this directory uses clang, of the core's libraries. Sets grouped to the arguments
 # with which make uses the groups.
 group_sources() {
     local program programs=() libraries=(libadaptib_core_la libadaptib_verbs_la)
     grouped=()
-    uses_clang || return 0
+    ! uses ccache || return 0
     for program in "$@"; do
         programs+=($(make_value test "${program//-/_}"))
     done
-    group_sources_of opal/mca/common/adaptib "${libraries[@]}" &&
-        group_sources_of simulator libadaptib_sim_la &&
-        group_sources_of test "${programs[@]}" || return 1
+    if uses clang; then
+        group_sources_of opal/mca/common/adaptib "${libraries[@]}" &&
+            group_sources_of simulator libadaptib_sim_la || return 1
+    fi
+    group_sources_of test "${programs[@]}" || return 1
     # The Makefiles include the dependencies of their own objects only.
     grouped+=(--eval '-include $(wildcard together/.deps/*.P*o)')
 }
@@ -139,12 +141,17 @@ group_sources_of() {
 
 # precompile: compiles standard.h for the build in this directory if that uses clang, and if clang
 # or the flags have changed: once for the core, which alone counts what fuzzing covers, once for the
-# simulator and once for the tests; clang takes the one that fits. Sets precompiled to the arguments with which make uses it. Within a group, a local variable
-# may have the name of another source's constant; gcc looks for shadows in each source.
+# simulator and once for the tests; clang takes the one that fits. Sets precompiled to the arguments
+# with which make uses it and groups: within a group, a local variable may have the name of another
+# source's constant.
 precompile() {
     local key header=$PWD/precompiled/standard.h
     precompiled=()
-    uses_clang || return 0
+    ! uses ccache || return 0
+    if ! uses clang; then
+        precompiled=(CXXFLAGS="$(make_value test CXXFLAGS) -Wno-shadow")
+        return
+    fi
     key=$($(make_value test CXX) --version && make_value test CXXCOMPILE && cat "$top/test/lib/standard.h")
     if [ "$(cat precompiled/key 2>/dev/null)" != "$key" ]; then
         rm -rf precompiled && mkdir -p "$header.gch" && cp "$top/test/lib/standard.h" "$header" &&
