@@ -164,7 +164,6 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, std::uint8_t
         return nullptr;                                                                            \
     }
 
-ADAPTIB_ABSENT_OBJECT(ibv_reg_dmabuf_mr)
 ADAPTIB_ABSENT_OBJECT(ibv_import_device)
 ADAPTIB_ABSENT_OBJECT(ibv_import_mr)
 ADAPTIB_ABSENT_OBJECT(ibv_import_pd)

@@ -163,7 +163,7 @@ ibv_cq_ex* create_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
 }
 
 ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova,
-                        unsigned access) {
+                        unsigned access, MappedFile file = {}) {
     const bool remote = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
     if ((remote && (access & IBV_ACCESS_LOCAL_WRITE) == 0) ||
         (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_ZERO_BASED)) != 0) {
@@ -171,7 +171,7 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint
     }
     Engine& engine = *Engine::get();
     const std::lock_guard guard(engine.lock);
-    auto* const region = new MemoryRegion;
+    auto* const region = new MemoryRegion{.file = std::move(file)};
     region->mr.context = pd->context;
     region->mr.pd = pd;
     region->mr.addr = address;
@@ -278,6 +278,16 @@ ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova,
                          unsigned access) {
     return register_memory(pd, address, length, iova, access);
+}
+
+// Any file that can be mapped stands for a DMA buffer.
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
+                          int file, int access) {
+    MappedFile mapped(file, offset, length);
+    std::uint8_t* const address = mapped.address();
+    return address == nullptr ? refuse<ibv_mr>(EINVAL)
+                              : register_memory(pd, address, length, iova,
+                                                static_cast<unsigned>(access), std::move(mapped));
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {

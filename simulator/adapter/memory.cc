@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Keys, access rights and copies (IBA vol. 1, 10.6).
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -30,6 +31,21 @@ std::uint8_t* Engine::memory(std::uint32_t key, const ibv_pd* pd, std::uint64_t 
         return nullptr;
     }
     return static_cast<std::uint8_t*>(region.mr.addr) + (address - region.iova);
+}
+
+MappedFile::MappedFile(int file, std::uint64_t offset, std::uint64_t length) {
+    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    ahead_ = offset % page;
+    length_ = length + ahead_;
+    void* const map = mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                           static_cast<off_t>(offset - ahead_));
+    map_ = map == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(map);
+}
+
+MappedFile::~MappedFile() {
+    if (map_ != nullptr) {
+        munmap(map_, length_);
+    }
 }
 
 std::uint64_t total(const std::vector<ibv_sge>& places) {

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "topology.h"
@@ -89,10 +90,29 @@ struct ProtectionDomain {
     unsigned users = 0;
 };
 
+// A file as this process sees it; the adapter reaches its memory in this way.
+class MappedFile {
+public:
+    MappedFile() = default;
+    // Maps [offset, offset + length) for reading and writing; address() is null if that fails.
+    MappedFile(int file, std::uint64_t offset, std::uint64_t length);
+    MappedFile(MappedFile&& other) noexcept
+        : map_(std::exchange(other.map_, nullptr)), ahead_(other.ahead_), length_(other.length_) {}
+    MappedFile& operator=(MappedFile&&) = delete;
+    ~MappedFile();
+    std::uint8_t* address() const { return map_ == nullptr ? nullptr : map_ + ahead_; }
+
+private:
+    std::uint8_t* map_ = nullptr;
+    std::uint64_t ahead_ = 0; // bytes of the map before the range
+    std::uint64_t length_ = 0;
+};
+
 struct MemoryRegion {
     ibv_mr mr{};
     std::uint64_t iova = 0;
     int access = 0;
+    MappedFile file{}; // of a region that was registered by a file
 };
 
 struct CompletionQueue;

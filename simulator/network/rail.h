@@ -68,6 +68,11 @@ private:
     Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override;
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
+    // The file is not used: memory of accelerators is reached at its address.
+    Status register_file_impl(const FileRange&, void* address, Bytes length, std::uint32_t access,
+                              std::unique_ptr<MemoryRegion>& out) override {
+        return register_impl(address, length, access, out);
+    }
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status check(const QpInit& init) const;

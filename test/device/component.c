@@ -145,7 +145,7 @@ static int get_buffer_id(int dev_id, const void *addr, opal_accelerator_buffer_i
     if (!calls->range(addr, &base, &size)) {
         return OPAL_ERR_NOT_FOUND;
     }
-    *buf_id = (opal_accelerator_buffer_id_t) (uintptr_t) base;
+    *buf_id = (opal_accelerator_buffer_id_t) calls->number(base);
     return OPAL_SUCCESS;
 }
 

@@ -27,6 +27,9 @@ static struct {
     size_t used;
     size_t starts[MOST_ALLOCATIONS];
     size_t count;
+    unsigned resets;
+    int file;
+    bool exports;
     device_count_t counted;
 } arena;
 
@@ -72,6 +75,22 @@ static void release(void *address)
     (void) address;
 }
 
+static uint64_t number(const void *base)
+{
+    return ((uint64_t) arena.resets << 32) + (uint64_t) ((const char *) base - arena.device) + 1;
+}
+
+int hsa_amd_portable_export_dmabuf(const void *address, size_t bytes, int *file, uint64_t *offset)
+{
+    if (!is_device(address) || !arena.exports) {
+        return 1;
+    }
+    (void) bytes;
+    *file = dup(arena.file);
+    *offset = (uint64_t) ((const char *) address - arena.device);
+    return *file < 0;
+}
+
 static bool range(const void *address, void **base, size_t *bytes)
 {
     const size_t offset = (size_t) ((const char *) address - arena.device);
@@ -99,12 +118,19 @@ const device_calls_t device_calls = {
     .allocate = device_new,
     .release = release,
     .range = range,
+    .number = number,
 };
 
 void device_reset(void)
 {
     arena.used = 0;
     arena.count = 0;
+    ++arena.resets;
+}
+
+void device_export(void)
+{
+    arena.exports = true;
 }
 
 void device_put(void *device, const void *from, size_t bytes)
@@ -152,7 +178,7 @@ bool device_open(void)
     }
     arena.device = mmap(NULL, ARENA_BYTES, PROT_NONE, MAP_SHARED, file, 0);
     arena.shadow = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
+    arena.file = file;
     if (arena.device == MAP_FAILED || arena.shadow == MAP_FAILED) {
         abort();
     }

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Calls for Open MPI's component. */
 typedef struct {
@@ -26,6 +27,8 @@ typedef struct {
     void (*release)(void *address);
     /* Finds the allocation that contains the address. */
     bool (*range)(const void *address, void **base, size_t *bytes);
+    /* The number of an allocation; a later one at the same address has another. */
+    uint64_t (*number)(const void *base);
 } device_calls_t;
 
 extern const device_calls_t device_calls;
@@ -36,6 +39,11 @@ bool device_open(void);
 
 /* Allocates device memory; its release does not make room for more. NULL: the arena is full. */
 void *device_new(size_t bytes);
+/* Lets adapters reach the arena from now on: hsa_amd_portable_export_dmabuf, which an accelerator's
+ * library has, gives its memory file. */
+void device_export(void);
+int hsa_amd_portable_export_dmabuf(const void *address, size_t bytes, int *file, uint64_t *offset);
+
 /* Makes all of the arena free. */
 void device_reset(void);
 

@@ -96,6 +96,8 @@ def write_page(found):
 
 def main():
     found = parameters()
+    if not list(rows(found)):
+        sys.exit("ompi_info shows no parameter of adaptib: are the components found?")
     if sys.argv[1:] == ["--write"]:
         write_page(found)
         return 0

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -113,6 +114,31 @@ ibv_wc_status between(std::uint16_t from_pkey, std::uint16_t to_pkey) {
     const ibv_wc_status status = pair.completed();
     EXPECT_EQ(memory == data, status == IBV_WC_SUCCESS);
     return status;
+}
+
+// The adapter reaches the file's memory, though nothing is mapped at the region's address.
+TEST(AdapterDevice, AFilesMemoryIsWrittenByItsAddress) {
+    constexpr std::size_t kOffset = 5000; // not at a page's begin
+    const int file = memfd_create("accelerator", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(file, 3 * 4096), 0);
+    const Opened from(0);
+    const Opened to(1);
+    const std::vector<std::uint8_t> data(600, 7);
+    const Mr local = from.registered(const_cast<std::uint8_t*>(data.data()), data.size());
+    constexpr std::uint64_t kAddress = 0x123456789000; // of nothing
+    const Mr remote(ibv_reg_dmabuf_mr(to.pd.get(), kOffset, data.size(), kAddress, file,
+                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    ASSERT_NE(remote, nullptr);
+    const Pair pair(from, 0, to, 1);
+    ibv_mr named = *remote;
+    named.addr = reinterpret_cast<void*>(kAddress);
+    pair.post_write(data, *local, named);
+    EXPECT_EQ(pair.completed(), IBV_WC_SUCCESS);
+    std::vector<std::uint8_t> got(data.size());
+    EXPECT_EQ(pread(file, got.data(), got.size(), kOffset), static_cast<ssize_t>(got.size()));
+    EXPECT_EQ(got, data);
+    close(file);
+    EXPECT_EQ(ibv_reg_dmabuf_mr(to.pd.get(), 0, 8, kAddress, -1, IBV_ACCESS_LOCAL_WRITE), nullptr);
 }
 
 TEST(AdapterDevice, LimitsAreReported) {

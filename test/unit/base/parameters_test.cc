@@ -231,6 +231,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"paths_per_port", {"2", "8"}},                // 2^LMC; kWorthwhile
         {"datagram_buffers", {"256", "1024"}},         // at the start
         {"frequent_buffers", {"128", "8", "5", "12"}}, // bytes, KiB; Linux
+        {"accelerator_memory", {"5", "11", "7", "6"}}, // Open MPI, CUDA, ROCm
         {"endpoints", {"8"}},                          // processors
         {"partition", {"8001"}},                       // an example
         {"report", {"1", "0"}},                        // a switch's values

@@ -230,7 +230,7 @@ TEST(RegistrationCache, IsForRailsThatDoNotReachAllMemory) {
         {4096, {device(0, whole), device(0)}, true},
     };
     for (const Row& row : rows) {
-        const Parameters parameters = with([&](auto& all) { all.registration_cache = row.bytes; });
+        const Parameters parameters = with([&](auto& all) { all.registration.cache = row.bytes; });
         EXPECT_EQ(wants_registration_cache(parameters, Rails(row.rails)), row.wanted)
             << &row - &rows[0];
     }
@@ -258,7 +258,7 @@ TEST(PartOfLimits, IsForOneEndpointAndNeverNone) {
     process.dc_initiators = 8;
     process.shm_memory = 0;
     process.unexpected_memory = 1000;
-    process.registration_cache = 100;
+    process.registration.cache = 100;
     const Parameters one = part_of_limits(process, 1);
     EXPECT_EQ(one.connect_max, 10);
     EXPECT_EQ(one.dc_initiators, 8);
@@ -269,7 +269,7 @@ TEST(PartOfLimits, IsForOneEndpointAndNeverNone) {
     EXPECT_EQ(part.dc_initiators, 1);
     EXPECT_EQ(part.shm_memory, 0u);
     EXPECT_EQ(part.unexpected_memory, 62u);
-    EXPECT_EQ(part.registration_cache, 6u);
+    EXPECT_EQ(part.registration.cache, 6u);
     EXPECT_EQ(part.eager_limit, process.eager_limit);
 }
 

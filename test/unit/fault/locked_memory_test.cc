@@ -185,7 +185,7 @@ TEST_P(LockedMemoryLimits, PutAndGetMoveEveryByte) {
 class LockedMemoryFaults : public testing::Test {
 protected:
     LockedMemoryFaults() {
-        options_.parameters.registration_cache = 0; // so that limits are met exactly
+        options_.parameters.registration.cache = 0; // so that limits are met exactly
         options_.wrap = [this](std::size_t node, std::unique_ptr<Fabric> fabric,
                                const Clock& clock) {
             plan_.lacks = static_cast<std::uint32_t>(Capability::whole_memory);
@@ -202,7 +202,7 @@ protected:
 // The sender's rail does not cover all memory by itself. A buffer is registered for its first
 // message only, until the program says that it unmaps the buffer.
 TEST_F(LockedMemoryFaults, BuffersStayRegistered) {
-    options_.parameters.registration_cache = 1u << 30;
+    options_.parameters.registration.cache = 1u << 30;
     Cores world(2, options_);
     const Counters& counters = world.counters(0);
     constexpr int kBytes = 300000;

@@ -113,6 +113,7 @@ protected:
     std::unique_ptr<ReceiveRequest> receive;
     std::uint8_t flags = 0; // of the message that was taken last
     bool can_register = true;
+    AcceleratorMemory::Use elsewhere; // of data that is not contiguous here
     int sent = 0;
     int send_failed = 0;
     Bytes received = 0;
@@ -127,6 +128,7 @@ private:
         }
         return &own.registration();
     }
+    AcceleratorMemory::Use on_accelerator(const Peer&, const Data&) override { return elsewhere; }
     StagingPool& staging(const Peer&) override { return blocks; }
     void on_sent(SendRequest&, bool failed) override {
         ++sent;
@@ -172,6 +174,24 @@ TEST_F(RendezvousTest, ASendEndsWithTheReceiversFin) {
     EXPECT_EQ(rendezvous->sends(), 0u);
     rendezvous->on_finish(*peer, {body.send_id});
     EXPECT_EQ(bad(), 1u);
+}
+
+TEST_F(RendezvousTest, DataOnAnAcceleratorIsAnnouncedByItsAddressThere) {
+    use(false);
+    auto registration = std::make_shared<Registration>();
+    ASSERT_TRUE(registration->make(rails, data.data(), kLength, kRemoteRead).ok());
+    elsewhere = {registration, data.data() + 8};
+    send.data.base = nullptr;
+    send.data.pack = never_packs;
+    const RendezvousBody body = announced();
+    EXPECT_EQ(body.kind, SourceKind::direct);
+    EXPECT_EQ(body.address, reinterpret_cast<std::uintptr_t>(data.data() + 8));
+    EXPECT_EQ(body.key_count, 2u);
+    elsewhere = {};
+    EXPECT_GT(registration.use_count(), 1) << "as long as the peer may read";
+    rendezvous->on_finish(*peer, {body.send_id});
+    EXPECT_EQ(registration.use_count(), 1);
+    EXPECT_EQ(sent, 1);
 }
 
 TEST_F(RendezvousTest, ClearedWithAnAddressTheSenderWritesAndSaysSo) {

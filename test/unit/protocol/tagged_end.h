@@ -135,6 +135,7 @@ private:
                                    Bytes length, std::uint32_t access) override {
         return memory.registered(0, own, address, length, access);
     }
+    AcceleratorMemory::Use on_accelerator(const Peer&, const Data&) override { return {}; }
     StagingPool& staging(const Peer&) override { return memory.staging(0); }
     void on_sent(SendRequest& request, bool failed) override {
         receives.completions().complete(

@@ -587,7 +587,7 @@ TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
         options.world.machine.offers.reliable_ud = GetParam() == 0;
         options.world.datagram_loss = options.world.datagram_late = GetParam();
         options.parameters.connect_threshold = 1'000'000'000;
-        options.parameters.registration_cache = 0;
+        options.parameters.registration.cache = 0;
         options.parameters.connect_pool = 0; // each connection is made anew
         std::vector<std::unique_ptr<fault::FaultPlan>> plans;
         std::vector<std::unique_ptr<fault::FaultLog>> logs;

@@ -89,6 +89,31 @@ TEST_F(Memory, BadArguments) {
     EXPECT_EQ(out, nullptr);
 }
 
+TEST_F(Memory, OfAFile) {
+    open_roce();
+    std::uint64_t words[8] = {};
+    std::unique_ptr<MemoryRegion> region;
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead;
+    ASSERT_EQ(rail().register_file({7, 4096}, words, sizeof words, kAccess, region), kOk);
+    const FakeMr& mr = *lib_.mrs.back();
+    EXPECT_EQ(mr.file, 7);
+    EXPECT_EQ(mr.offset, 4096u);
+    EXPECT_EQ(mr.addr, words) << "by which the data is named";
+    EXPECT_EQ(mr.length, sizeof words);
+    EXPECT_EQ(mr.access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    EXPECT_EQ(region->remote_key(), mr.rkey);
+    region.reset();
+    EXPECT_FALSE(mr.alive);
+    for (const int error : {EOPNOTSUPP, ENOSYS, EPROTONOSUPPORT}) {
+        lib_.fail("reg_dmabuf_mr", 1, error);
+        EXPECT_EQ(rail().register_file({7, 0}, words, 8, kAccess, region),
+                  refusal(Reason::not_supported));
+    }
+    EXPECT_EQ(rail().register_file({7, 0}, words, 0, kAccess, region),
+              refusal(Reason::bad_argument));
+    EXPECT_EQ(region, nullptr);
+}
+
 TEST_F(Memory, AllocatedMemoryIsZeroAndApart) {
     open_roce();
     std::unique_ptr<MemoryRegion> a;

@@ -315,6 +315,7 @@ const verbs::Calls& StandIn::calls() {
         ADAPTIB_LOCKED(get_async_event);
         ADAPTIB_LOCKED(ack_async_event);
         ADAPTIB_LOCKED(reg_mr);
+        ADAPTIB_LOCKED(reg_dmabuf_mr);
         ADAPTIB_LOCKED(dereg_mr);
         ADAPTIB_LOCKED(create_ah);
         ADAPTIB_LOCKED(destroy_ah);

@@ -66,6 +66,8 @@ struct FakePd : ibv_pd {
 struct FakeMr : ibv_mr {
     bool alive = true;
     int access = 0;
+    int file = -1; // of a region that was registered by a file
+    std::uint64_t offset = 0;
 };
 struct FakeAh : ibv_ah {
     bool alive = true;

@@ -77,6 +77,20 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
     return mr.get();
 }
 
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t address,
+                      int file, int access) {
+    if (const int error = self().enter("reg_dmabuf_mr")) {
+        return refuse<ibv_mr>(error);
+    }
+    auto* const mr =
+        static_cast<FakeMr*>(reg_mr(pd, reinterpret_cast<void*>(address), length, access));
+    if (mr != nullptr) {
+        mr->file = file;
+        mr->offset = offset;
+    }
+    return mr;
+}
+
 int dereg_mr(ibv_mr* mr) {
     auto& fake = *static_cast<FakeMr*>(mr);
     if (const int error = end_object("dereg_mr", fake, 0)) {
@@ -565,6 +579,7 @@ void add_object_calls(verbs::Calls& calls) {
     calls.alloc_pd = alloc_pd;
     calls.dealloc_pd = dealloc_pd;
     calls.reg_mr = reg_mr;
+    calls.reg_dmabuf_mr = reg_dmabuf_mr;
     calls.dereg_mr = dereg_mr;
     calls.create_ah = create_ah;
     calls.destroy_ah = destroy_ah;

@@ -11,6 +11,7 @@
 #include "opal/util/output.h"
 
 #include "mtl_adaptib.h"
+#include "mtl_adaptib_data.h"
 #include "mtl_adaptib_wait.h"
 
 static int component_register(void);
@@ -147,6 +148,7 @@ static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS)
             rc);
         return NULL;
     }
+    opal_common_adaptib_use_accelerators(ompi_mtl_adaptib.core, &ompi_mtl_adaptib_accelerators);
     ompi_mtl_adaptib.endpoints = opal_common_adaptib_endpoints(ompi_mtl_adaptib.core);
     prepare_btls(enable_progress_threads, enable_mpi_threads);
     return &ompi_mtl_adaptib.super;

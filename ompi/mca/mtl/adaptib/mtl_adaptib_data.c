@@ -87,3 +87,39 @@ int ompi_mtl_adaptib_unpack(void *context, size_t offset, const void *from, size
     ompi_mtl_adaptib_layout_unpack(layout, (char *) convertor->pBaseBuf, offset, from, *length);
     return OPAL_SUCCESS;
 }
+
+/* True if the packed bytes are those in memory. opal_convertor_need_buffers is always true for data
+ * on a device. */
+static bool is_one_piece(const opal_convertor_t *convertor)
+{
+    const uint32_t flags = convertor->flags;
+
+    return 0 != (flags & CONVERTOR_HOMOGENEOUS)
+           && (0 != (flags & OPAL_DATATYPE_FLAG_NO_GAPS)
+               || (1 == convertor->count && 0 != (flags & OPAL_DATATYPE_FLAG_CONTIGUOUS)));
+}
+
+static bool locate(void *context, opal_common_adaptib_accelerator_place_t *place)
+{
+    const opal_convertor_t *convertor = ((mtl_adaptib_stream_t *) context)->convertor;
+
+    if (!opal_common_adaptib_on_device(convertor) || !is_one_piece(convertor)) {
+        return false;
+    }
+    place->address = convertor->pBaseBuf + convertor->pDesc->true_lb;
+    return opal_common_adaptib_device_allocation(place->address, &place->base, &place->bytes,
+                                                 &place->id);
+}
+
+static bool exists(const opal_common_adaptib_accelerator_place_t *place)
+{
+    opal_common_adaptib_accelerator_place_t now;
+
+    return opal_common_adaptib_device_allocation(place->base, &now.base, &now.bytes, &now.id)
+           && now.base == place->base && now.bytes == place->bytes && now.id == place->id;
+}
+
+const opal_common_adaptib_accelerators_t ompi_mtl_adaptib_accelerators = {
+    .locate = locate,
+    .exists = exists,
+};

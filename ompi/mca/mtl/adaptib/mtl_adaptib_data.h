@@ -27,6 +27,9 @@ typedef struct {
 int ompi_mtl_adaptib_pack(void *context, size_t offset, void *to, size_t *length);
 int ompi_mtl_adaptib_unpack(void *context, size_t offset, const void *from, size_t *length);
 
+/* Tells the core where a stream's data lies on an accelerator. */
+extern const opal_common_adaptib_accelerators_t ompi_mtl_adaptib_accelerators;
+
 /* Address for the bytes of an empty message: it exists, and is not accessed. */
 extern char ompi_mtl_adaptib_nothing[1];
 

@@ -309,6 +309,24 @@ typedef struct {
     void *context;
 } opal_common_adaptib_data_t;
 
+/* Where an accelerator's memory has the data of a message. */
+typedef struct {
+    void *address; /* of the data */
+    void *base;    /* of the allocation around it */
+    size_t bytes;  /* of the allocation */
+    uint64_t id;   /* of the allocation; a later one at the same address has another */
+} opal_common_adaptib_accelerator_place_t;
+
+/* Functions of accelerators' owners. They are called with the core's lock, and call nothing of the
+ * core. */
+typedef struct {
+    /* Finds the data of a message whose base is NULL, by its context. Returns false if it is not
+     * contiguous, or not on an accelerator. */
+    bool (*locate)(void *context, opal_common_adaptib_accelerator_place_t *place);
+    /* Returns true if the allocation still exists. */
+    bool (*exists)(const opal_common_adaptib_accelerator_place_t *place);
+} opal_common_adaptib_accelerators_t;
+
 #define OPAL_COMMON_ADAPTIB_REQUEST_WORDS 28
 
 typedef struct opal_common_adaptib_request {

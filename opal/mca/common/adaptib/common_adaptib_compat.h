@@ -172,6 +172,24 @@ static inline bool opal_common_adaptib_is_device(const void *address)
     return 0 < opal_accelerator.check_addr(address, &device, &flags);
 }
 
+/* Finds the allocation of a device's memory around an address; returns false if there is none, or
+ * the device's component does not tell. */
+static inline bool opal_common_adaptib_device_allocation(const void *address, void **base,
+                                                         size_t *bytes, uint64_t *id)
+{
+    uint64_t flags = 0;
+    int device = MCA_ACCELERATOR_NO_DEVICE_ID;
+    opal_accelerator_buffer_id_t number;
+
+    if (0 >= opal_accelerator.check_addr(address, &device, &flags)
+        || OPAL_SUCCESS != opal_accelerator.get_address_range(device, address, base, bytes)
+        || OPAL_SUCCESS != opal_accelerator.get_buffer_id(device, *base, &number)) {
+        return false;
+    }
+    *id = number;
+    return true;
+}
+
 /* Copies between a device's memory and the host's; returns false if that failed. */
 static inline bool opal_common_adaptib_device_copy(void *to, const void *from, size_t bytes)
 {
@@ -294,6 +312,16 @@ static inline bool opal_common_adaptib_has_devices(void)
 static inline bool opal_common_adaptib_is_device(const void *address)
 {
     (void) address;
+    return false;
+}
+
+static inline bool opal_common_adaptib_device_allocation(const void *address, void **base,
+                                                         size_t *bytes, uint64_t *id)
+{
+    (void) address;
+    (void) base;
+    (void) bytes;
+    (void) id;
     return false;
 }
 

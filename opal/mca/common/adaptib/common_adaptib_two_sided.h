@@ -43,6 +43,13 @@ typedef enum {
     OPAL_COMMON_ADAPTIB_BLOCKING_COLLECTIVE /* a blocking send within a collective operation */
 } opal_common_adaptib_op_kind_t;
 
+/* Has adapters read and write the data of long messages in accelerators' memory, where they can and
+ * the parameter accelerator_memory allows it; all else is packed and unpacked. The table stays.
+ * Concerns all endpoints; call it before the first message. */
+OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_use_accelerators(
+    opal_common_adaptib_core_t *core,
+    const opal_common_adaptib_accelerators_t *accelerators) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* @retval SUCCESS   started; request->complete will be called
  * @retval COMPLETE  ended, see request->status; request->complete will not be called
  * @retval (< 0)     not started */

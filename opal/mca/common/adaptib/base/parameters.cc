@@ -257,13 +257,21 @@ constexpr std::array kTable{
         "Sets the number of blocks of one message that are packed or under way at the same time. "
         "Raise it if the network is idle while a message is packed."},
     opal_common_adaptib_parameter_t{
-        "registration_cache", kSize, &g_parameters.registration_cache, "1073741824", "bytes",
+        "registration_cache", kSize, &g_parameters.registration.cache, "1073741824", "bytes",
         "0..1099511627776", 4,
         "Limits the total size of buffers that stay registered with RDMA devices after use, so "
         "that the next transfer need not register them again. Lower it if locked memory is short "
         "(they count as such); raise it if the counter registrations_made keeps growing. Works "
         "only where Open MPI can report memory that is unmapped. 0: each transfer registers its "
         "buffer anew."},
+    opal_common_adaptib_parameter_t{
+        "accelerator_memory", kString, &g_parameters.registration.accelerator_memory, "staged", "",
+        "staged|registered", 5,
+        "Says how long messages leave and reach an accelerator's memory (Open MPI 5 and later, "
+        "over the MTL). Set it to registered if the accelerator's driver hands its memory to RDMA "
+        "devices as DMA buffers (CUDA 11.7, ROCm 5.6); this has not been tried on such hardware. "
+        "staged: through host memory. registered: RDMA devices read and write there, where that "
+        "can be had, and through host memory elsewhere."},
     opal_common_adaptib_parameter_t{
         "frequent_buffers", kString, &g_parameters.frequent_buffers, "auto", "", "auto|off|always",
         6,

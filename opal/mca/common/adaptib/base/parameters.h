@@ -29,6 +29,12 @@ struct PlacementParameters {
     char* ring_check;
 };
 
+// Memory of messages, puts and gets that adapters reach.
+struct RegistrationParameters {
+    std::size_t cache;
+    char* accelerator_memory;
+};
+
 // RDMA devices and ports of the parameters if_include, if_exclude and if_standby.
 struct DeviceLists {
     char* include;
@@ -70,7 +76,7 @@ struct Parameters {
     int endpoints;
     std::size_t block_bytes;
     int block_depth;
-    std::size_t registration_cache;
+    RegistrationParameters registration;
     char* frequent_buffers;
     int frequent_buffers_max;
     char* fabric;

@@ -252,7 +252,7 @@ void CoreOpener::open_protocol(std::uint32_t depth) {
     protocol.block_depth = static_cast<std::size_t>(parameters_.block_depth);
     protocol.clock = environment_.clock;
     protocol.lock = environment_.lock;
-    protocol.registration_cache = watches_memory_ ? parameters_.registration_cache : 0;
+    protocol.registration_cache = watches_memory_ ? parameters_.registration.cache : 0;
     protocol.frequent = frequent_options(parameters_);
     protocol.frequent.costs = environment_.gather_costs;
     protocol.measures = environment_.timed ? environment_.clock : nullptr;

@@ -124,7 +124,7 @@ bool wants_registration_cache(const Parameters& parameters, RailList rails) {
     const bool all = std::all_of(rails.begin(), rails.end(), [](const Rail* rail) {
         return rail->info().has(Capability::whole_memory);
     });
-    return !all && parameters.registration_cache > 0;
+    return !all && parameters.registration.cache > 0;
 }
 
 FrequentBuffersOptions frequent_options(const Parameters& parameters) {
@@ -148,7 +148,7 @@ Parameters part_of_limits(const Parameters& process, std::uint32_t endpoints) {
     divide(part.connect_pool);
     divide(part.ring_max);
     divide(part.dc_initiators);
-    divide(part.registration_cache);
+    divide(part.registration.cache);
     divide(part.unexpected_memory);
     divide(part.shm_memory);
     return part;

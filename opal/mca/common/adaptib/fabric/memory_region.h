@@ -29,6 +29,12 @@ struct RemoteRange {
     std::uint32_t access = 0; // bits of Access
 };
 
+// Place in a file that stands for memory of another device (a DMA buffer).
+struct FileRange {
+    int file = -1; // -1: none
+    std::uint64_t offset = 0;
+};
+
 class MemoryRegion {
 public:
     virtual ~MemoryRegion() = default;

@@ -90,6 +90,12 @@ public:
                            std::unique_ptr<MemoryRegion>& out) {
         return register_impl(address, length, access, out);
     }
+    // Registers memory that the processor cannot reach: an accelerator's, which has that file and
+    // that address. not_supported: the rail cannot do that.
+    Status register_file(const FileRange& file, void* address, Bytes length, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) {
+        return register_file_impl(file, address, length, access, out);
+    }
     // Allocates zeroed memory, aligned to a cache line. The region owns it; it is registered.
     Status allocate(Bytes length, std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
         return allocate_impl(length, access, out);
@@ -127,6 +133,10 @@ private:
     virtual Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) = 0;
     virtual Reach reach_impl(const AddressHandle&) const { return Reach::unknown; }
     virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
+    virtual Status register_file_impl(const FileRange&, void*, Bytes, std::uint32_t,
+                                      std::unique_ptr<MemoryRegion>&) {
+        return Status::error(Reason::not_supported);
+    }
     virtual Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
     virtual Status allocate_sparse_impl(Bytes length, Bytes, std::uint32_t access,
                                         std::unique_ptr<MemoryRegion>& out) {

@@ -298,6 +298,16 @@ Status Process::read_published(std::uint32_t index, ProcessAddress& out) const {
     return status.ok() ? decode(blob.data(), blob.size(), out, published_version()) : status;
 }
 
+void Process::use_accelerators(const opal_common_adaptib_accelerators_t* accelerators) {
+    const bool wanted =
+        std::string_view(process_parameters().registration.accelerator_memory) == "registered";
+    accelerators_ = wanted ? accelerators : nullptr;
+    for (opal_common_adaptib_core* const endpoint : open_ones()) {
+        const Guard guard(endpoint);
+        endpoint->protocol->memory().use_accelerators(accelerators_);
+    }
+}
+
 int Process::open_late(opal_common_adaptib_core& endpoint) {
     std::string text;
     int code = OPAL_COMMON_ADAPTIB_NO_MEMORY;
@@ -419,6 +429,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
     }
     made.core = std::move(core);
     made.protocol = &made.core->protocol();
+    made.protocol->memory().use_accelerators(accelerators_);
     listen_to_active(&made);
     listen_to_broken(&made);
     return OPAL_COMMON_ADAPTIB_SUCCESS;

@@ -99,6 +99,8 @@ public:
     CallbackBootstrap& bootstrap() { return bootstrap_; }
     const opal_common_adaptib_environment_t& environment() const { return environment_; }
     UserData& user_data() { return user_data_; }
+    // Tells all endpoints, also those that are opened later, where data on accelerators lies.
+    void use_accelerators(const opal_common_adaptib_accelerators_t* accelerators);
     // Tells endpoints that are opened later how many processes the job has.
     void expect(std::uint32_t processes) { job_processes_ = processes; }
     // Several threads may call from now on, if `threads` says so.
@@ -139,6 +141,7 @@ private:
     CallbackBootstrap bootstrap_{environment_};
     const JobReport job_report_{environment_};
     UserData user_data_;
+    const opal_common_adaptib_accelerators_t* accelerators_ = nullptr; // null: none
     LostProcesses lost_;
     MonotonicClock clock_;
     ProcessTrace trace_{environment_, clock_};

@@ -218,3 +218,9 @@ int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
     return core->protocol->receives().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
                                                        : OPAL_COMMON_ADAPTIB_NOT_FOUND;
 }
+
+void opal_common_adaptib_use_accelerators(
+    opal_common_adaptib_core_t* core,
+    const opal_common_adaptib_accelerators_t* accelerators) noexcept {
+    core->process.use_accelerators(accelerators);
+}

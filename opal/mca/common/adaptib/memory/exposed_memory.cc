@@ -58,7 +58,7 @@ ExposedMemory::Reach::Reach(RailList list, RailRange of, const Options& options,
       staging(list, of, options.block_bytes, kStagingKept, registrations),
       has_whole(registers_all(list, of, whole)),
       frequent(frequent_options(options, list, of, has_whole), registrations, counters),
-      bounce(list, of) {}
+      bounce(list, of), accelerator(list, of, counters) {}
 
 ExposedMemory::ExposedMemory(const Options& options, RailList rails,
                              std::span<const RailRange> fabrics, Counters& counters,

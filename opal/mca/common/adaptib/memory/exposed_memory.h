@@ -22,6 +22,7 @@
 
 #include "base/status.h"
 #include "fabric/rail.h"
+#include "memory/accelerator_memory.h"
 #include "memory/bounce_buffers.h"
 #include "memory/frequent_buffers.h"
 #include "memory/lent_memory.h"
@@ -118,6 +119,14 @@ public:
         return std::any_of(reaches_.begin(), reaches_.end(),
                            [](const Reach& known) { return known.frequent.on(); });
     }
+    // Memory of accelerators that the fabric's rails reach.
+    AcceleratorMemory& accelerator(std::uint32_t fabric) { return reaches_[fabric].accelerator; }
+    // Tells where data on accelerators lies (AcceleratorMemory::use_by).
+    void use_accelerators(const opal_common_adaptib_accelerators_t* accelerators) {
+        for (Reach& known : reaches_) {
+            known.accelerator.use_by(accelerators);
+        }
+    }
     StagingPool& staging(std::uint32_t fabric) { return reaches_[fabric].staging; }
 
 private:
@@ -133,6 +142,7 @@ private:
         bool has_whole = false;
         FrequentBuffers frequent;
         BounceBuffers bounce;
+        AcceleratorMemory accelerator;
     };
 
     Status acquire(RegistrationCache& cache, RegistrationCache::Use& out, void* address,

@@ -6,17 +6,15 @@
 
 namespace adaptib {
 
-Status Registration::make(RailList rails, RailRange with, void* address, Bytes length,
-                          std::uint32_t access) {
+// Calls make(rail, its region) for each rail.
+template <typename Register>
+Status Registration::make_each(RailList rails, RailRange with, Register&& make) {
     reset();
     const std::uint32_t end = std::min(with.end(), kMaxRails);
     Status failed = kOk;
     bool any = false;
     for (std::uint32_t i = with.first; i < end; ++i) {
-        const bool atomics = rails[i]->info().has(Capability::atomic64);
-        const Status status =
-            rails[i]->register_memory(address, std::max<Bytes>(length, 1),
-                                      atomics ? access : access & ~kRemoteAtomic, regions_[i]);
+        const Status status = make(*rails[i], regions_[i]);
         if (!status.ok()) {
             failed = status;
             if (status.reason() != Reason::no_device) {
@@ -30,6 +28,22 @@ Status Registration::make(RailList rails, RailRange with, void* address, Bytes l
     }
     end_ = any ? end : 0;
     return any ? kOk : failed;
+}
+
+Status Registration::make(RailList rails, RailRange with, void* address, Bytes length,
+                          std::uint32_t access) {
+    return make_each(rails, with, [=](Rail& rail, std::unique_ptr<MemoryRegion>& out) {
+        const bool atomics = rail.info().has(Capability::atomic64);
+        return rail.register_memory(address, std::max<Bytes>(length, 1),
+                                    atomics ? access : access & ~kRemoteAtomic, out);
+    });
+}
+
+Status Registration::make_of_file(RailList rails, RailRange with, const FileRange& file,
+                                  void* address, Bytes length, std::uint32_t access) {
+    return make_each(rails, with, [&](Rail& rail, std::unique_ptr<MemoryRegion>& out) {
+        return rail.register_file(file, address, length, access, out);
+    });
 }
 
 void Registration::reset() {

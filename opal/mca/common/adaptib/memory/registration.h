@@ -28,6 +28,9 @@ public:
     Status make(RailList rails, void* address, Bytes length, std::uint32_t access) {
         return make(rails, {0, static_cast<std::uint32_t>(rails.size())}, address, length, access);
     }
+    // Registers an accelerator's memory (Rail::register_file). REQUIRES: length > 0.
+    Status make_of_file(RailList rails, RailRange with, const FileRange& file, void* address,
+                        Bytes length, std::uint32_t access);
     void reset();
 
     // Keys are indexed by rail; those before the range, and those of failed devices, are 0.
@@ -42,6 +45,8 @@ public:
     void copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const;
 
 private:
+    template <typename Register> Status make_each(RailList rails, RailRange with, Register&& make);
+
     std::array<std::uint32_t, kMaxRails> local_keys_{}; // of regions_
     std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions_;
     std::uint32_t end_ = 0; // of the range of rails

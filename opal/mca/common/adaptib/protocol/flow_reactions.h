@@ -74,6 +74,9 @@ private:
                                    Bytes length, std::uint32_t access) override {
         return parts_.memory.registered(peer.contact.route.fabric, own, address, length, access);
     }
+    AcceleratorMemory::Use on_accelerator(const Peer& peer, const Data& data) override {
+        return parts_.memory.accelerator(peer.contact.route.fabric).use(data);
+    }
     void on_sent(SendRequest& request, bool failed) override {
         parts_.receives.completions().complete(
             *request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,

@@ -96,7 +96,7 @@ bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, 
 std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {
     const SendTransfer* const transfer = rendezvous_.find_send(send_id);
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
-        transfer->kind != SourceKind::direct) {
+        transfer->kind != SourceKind::direct || transfer->accelerator.registration != nullptr) {
         return {};
     }
     const Data& data = transfer->request->data;

@@ -10,7 +10,7 @@ void Rendezvous::start_read(ReceiveTransfer& transfer) {
     TransferPlan& rma = transfer.rma;
     rma.opcode = Opcode::read;
     rma.op_kind = transfer.source.op_kind;
-    rma.local = static_cast<std::byte*>(transfer.request->data.base);
+    rma.local = transfer.local;
     rma.registration = transfer.memory;
     rma.remote = transfer.source.address;
     rma.remote_key_count = transfer.source.key_count;
@@ -89,7 +89,7 @@ void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes
     std::copy_n(keys, kMaxRails, rma.remote_keys);
     rma.length = length;
     if (transfer.memory != nullptr) {
-        rma.local = static_cast<std::byte*>(transfer.request->data.base) + offset;
+        rma.local = transfer.local + offset;
         rma.registration = transfer.memory;
     } else {
         block->memory = std::move(transfer.spare.back());

@@ -13,18 +13,31 @@ Rendezvous::~Rendezvous() {
     receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
 }
 
+// Registers the data of a message for its transfer. Returns false if it is neither contiguous, or
+// cannot be registered.
+template <typename Transferred>
+bool Rendezvous::register_data(Transferred& transfer, const Data& data, Bytes bytes,
+                               std::uint32_t access) {
+    if (is_contiguous(data)) {
+        transfer.local = static_cast<std::byte*>(data.base);
+        transfer.memory =
+            listener_.registered(transfer.peer, transfer.own, data.base, bytes, access);
+    } else {
+        transfer.accelerator = listener_.on_accelerator(transfer.peer, data);
+        transfer.local = transfer.accelerator.address;
+        transfer.memory = transfer.accelerator.registration.get();
+    }
+    return transfer.memory != nullptr;
+}
+
 // Prepares what the receiver needs to fetch the message: an address and keys, or, if the data is
 // not contiguous or cannot be registered, a promise to pack it.
 void Rendezvous::make_send_transfer(SendRequest& request) {
     auto transfer = std::make_unique<SendTransfer>(*this, transfers_, *request.peer);
     transfer->request = &request;
     transfer->kind = SourceKind::packed;
-    if (is_contiguous(request.data)) {
-        transfer->memory = listener_.registered(*request.peer, transfer->own, request.data.base,
-                                                request.data.bytes, kRemoteRead);
-        if (transfer->memory != nullptr) {
-            transfer->kind = SourceKind::direct;
-        }
+    if (register_data(*transfer, request.data, request.data.bytes, kRemoteRead)) {
+        transfer->kind = SourceKind::direct;
     }
     transfer->id = sends_.add(transfer.get());
     note_event(
@@ -52,7 +65,7 @@ Status Rendezvous::announce(SendRequest& request) {
     body.op_kind = request.op_kind;
     if (transfer.kind == SourceKind::direct) {
         assert(transfer.memory != nullptr);
-        body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
+        body.address = reinterpret_cast<std::uintptr_t>(transfer.local);
         body.key_count = key_count;
         transfer.memory->copy_remote_keys(body.keys);
     }
@@ -87,10 +100,8 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
         ask_for_fragments(*transfer);
         return;
     }
-    if (is_contiguous(request.data)) { // registers while the connection comes up, if it has to
-        transfer->memory = listener_.registered(peer, transfer->own, request.data.base, wanted,
-                                                kLocalWrite | kRemoteWrite);
-    }
+    // While the connection comes up, if it has to.
+    register_data(*transfer, request.data, wanted, kLocalWrite | kRemoteWrite);
     if (open) {
         decide(*transfer);
     }
@@ -121,7 +132,7 @@ void Rendezvous::decide(ReceiveTransfer& transfer) {
         return;
     } else {
         transfer.mode = ReceiveTransfer::Mode::written;
-        clear.address = reinterpret_cast<std::uintptr_t>(transfer.request->data.base);
+        clear.address = reinterpret_cast<std::uintptr_t>(transfer.local);
         clear.key_count = static_cast<std::uint16_t>(transfer.memory->key_count());
         transfer.memory->copy_remote_keys(clear.keys);
     }

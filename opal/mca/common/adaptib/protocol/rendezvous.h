@@ -30,6 +30,7 @@
 #include "base/intrusive_list.h"
 #include "base/status.h"
 #include "base/wire.h"
+#include "memory/accelerator_memory.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "peer/peer.h"
@@ -49,6 +50,9 @@ public:
     // `own`. Null: the buffer cannot be registered.
     virtual const Registration* registered(const Peer& peer, RegistrationCache::Use& own,
                                            void* address, Bytes length, std::uint32_t access) = 0;
+    // Registers data that is not contiguous in host memory with the peer's rails, if an accelerator
+    // has it. Without a registration in the result, it has to be packed or unpacked.
+    virtual AcceleratorMemory::Use on_accelerator(const Peer& peer, const Data& data) = 0;
     virtual StagingPool& staging(const Peer& peer) = 0; // blocks that its rails reach
     virtual void want_connection(Peer& peer) = 0;       // may fail the peer at once
     virtual void on_sent(SendRequest& request, bool failed) = 0;
@@ -120,6 +124,8 @@ public:
 
 private:
     // rendezvous.cc
+    template <typename Transferred>
+    bool register_data(Transferred& transfer, const Data& data, Bytes bytes, std::uint32_t access);
     void make_send_transfer(SendRequest& request);
     void decide(ReceiveTransfer& transfer);
     template <typename F> void for_each_undecided(Peer& peer, F&& f);

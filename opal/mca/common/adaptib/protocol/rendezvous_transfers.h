@@ -15,6 +15,7 @@
 
 #include "base/intrusive_list.h"
 #include "base/wire.h"
+#include "memory/accelerator_memory.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "peer/pending.h"
@@ -40,7 +41,9 @@ struct SendTransfer final : Transfer {
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
     RegistrationCache::Use own;
+    AcceleratorMemory::Use accelerator;
     const Registration* memory = nullptr; // direct: registration of the source
+    std::byte* local = nullptr;           // direct: the source, perhaps on an accelerator
     bool sent = false;                    // the RTS is on its way
     bool cleared = false;                 // the CTS has arrived
     std::uint64_t receive_id = 0;
@@ -96,7 +99,9 @@ struct ReceiveTransfer final : Transfer {
     RendezvousBody source{};
     Bytes wanted = 0;
     RegistrationCache::Use own;
+    AcceleratorMemory::Use accelerator;
     const Registration* memory = nullptr; // null: buffer not contiguous, or not registered
+    std::byte* local = nullptr;           // the buffer, if registered; perhaps on an accelerator
     Bytes started = 0;                    // bytes of blocks whose reads were started
     Bytes received = 0;
     std::vector<std::unique_ptr<BlockRead>> active;   // blocks under way

@@ -7,7 +7,7 @@ namespace adaptib {
 void Rendezvous::start_write(SendTransfer& transfer) {
     TransferPlan& rma = transfer.rma;
     rma.opcode = Opcode::write;
-    rma.local = static_cast<std::byte*>(transfer.request->data.base);
+    rma.local = transfer.local;
     rma.registration = transfer.memory;
     rma.length = transfer.wanted;
     rma.op_kind = transfer.request->op_kind;

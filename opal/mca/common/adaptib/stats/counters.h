@@ -98,6 +98,10 @@ class Trace;
       "Bytes of small messages for which a frequently used buffer was found registered")           \
     X(one_sided_bounced, "operations", COUNTER, 5,                                                 \
       "Small puts and gets copied, since their buffers are not registered")                        \
+    X(accelerator_direct, "messages", COUNTER, 4,                                                  \
+      "Ends of long messages that adapters read or wrote in an accelerator's memory")              \
+    X(accelerator_refused, "buffers", COUNTER, 4,                                                  \
+      "Allocations of an accelerator's memory that adapters cannot reach; their data is copied")   \
     X(fragments_sent, "messages", COUNTER, 5,                                                      \
       "Parts of large messages sent to peers that could not be connected")                         \
     X(registrations_failed, "buffers", COUNTER, 3,                                                 \

@@ -97,7 +97,7 @@ void EventReader::take(const Rails& rails, const Device& device, const ibv_async
         for (VerbsQueuePair* qp : srq.qps()) {
             // A DC target without a number is not in the adapter, so nothing of it can fail.
             if (qp->number() != 0 && qp->fatal()) {
-                srq.rail().add_fatal(qp->number());
+                srq.rail().fatal().push_back(qp->number());
             }
         }
         return;

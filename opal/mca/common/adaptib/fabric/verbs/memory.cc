@@ -71,16 +71,21 @@ Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
                : kOk;
 }
 
-Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access, Pages pages,
-             std::unique_ptr<MemoryRegion>& out) {
-    errno = 0;
-    ibv_mr* mr =
-        rail.calls().reg_mr(rail.device().pd(), address, length, verbs_access(rail, access));
+Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, Pages pages,
+            std::unique_ptr<MemoryRegion>& out) {
     if (mr == nullptr) {
         return rail.refuse(error_number(-1), length);
     }
     out = std::make_unique<VerbsMemoryRegion>(rail.calls(), mr, address, length, std::move(pages));
     return kOk;
+}
+
+Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access, Pages pages,
+             std::unique_ptr<MemoryRegion>& out) {
+    errno = 0;
+    ibv_mr* mr =
+        rail.calls().reg_mr(rail.device().pd(), address, length, verbs_access(rail, access));
+    return keep(rail, mr, address, length, std::move(pages), out);
 }
 
 } // namespace
@@ -106,6 +111,21 @@ Status register_memory_of(VerbsRail& rail, void* address, Bytes length, std::uin
         return status;
     }
     return enter(rail, address, length, access, Pages(), out);
+}
+
+Status register_file_of(VerbsRail& rail, const FileRange& file, void* address, Bytes length,
+                        std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
+    if (const Status status = check(rail, length, access); !status.ok()) {
+        return status;
+    }
+    errno = 0;
+    ibv_mr* const mr = rail.calls().reg_dmabuf_mr(rail.device().pd(), file.offset, length,
+                                                  reinterpret_cast<std::uintptr_t>(address),
+                                                  file.file, verbs_access(rail, access));
+    if (mr == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPROTONOSUPPORT)) {
+        return Status::error(Reason::not_supported);
+    }
+    return keep(rail, mr, address, length, Pages(), out);
 }
 
 Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,

@@ -12,9 +12,11 @@
 
 namespace adaptib::verbs {
 
-// Implement Rail::register_memory and Rail::allocate.
+// Implement Rail::register_memory, Rail::register_file and Rail::allocate.
 Status register_memory_of(VerbsRail& rail, void* address, Bytes length, std::uint32_t access,
                           std::unique_ptr<MemoryRegion>& out);
+Status register_file_of(VerbsRail& rail, const FileRange& file, void* address, Bytes length,
+                        std::uint32_t access, std::unique_ptr<MemoryRegion>& out);
 Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,
                        std::unique_ptr<MemoryRegion>& out);
 

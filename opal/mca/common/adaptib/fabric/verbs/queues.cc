@@ -182,7 +182,7 @@ void VerbsCompletionQueue::fail() {
         rail_.break_down();
         for (VerbsQueuePair* qp : qps_) {
             if (qp->fatal()) {
-                rail_.add_fatal(qp->number());
+                rail_.fatal().push_back(qp->number());
             }
         }
     }

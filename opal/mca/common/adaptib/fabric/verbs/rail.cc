@@ -348,6 +348,11 @@ Status VerbsRail::register_impl(void* address, Bytes length, std::uint32_t acces
     return register_memory_of(*this, address, length, access, out);
 }
 
+Status VerbsRail::register_file_impl(const FileRange& file, void* address, Bytes length,
+                                     std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
+    return register_file_of(*this, file, address, length, access, out);
+}
+
 Status VerbsRail::allocate_impl(Bytes length, std::uint32_t access,
                                 std::unique_ptr<MemoryRegion>& out) {
     return allocate_memory(*this, length, access, out);

@@ -84,7 +84,6 @@ public:
     // Queue pairs found in ERR whose reason nothing has reported.
     std::vector<const VerbsQueuePair*>& suspects() { return suspects_; }
     // Queue pairs in ERR from which no completion can come.
-    void add_fatal(std::uint32_t qp_number) { fatal_.push_back(qp_number); }
     std::vector<std::uint32_t>& fatal() { return fatal_; }
 
     // Text that Rail::last_error_text() returns.
@@ -108,6 +107,8 @@ private:
     Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override;
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
+    Status register_file_impl(const FileRange& file, void* address, Bytes length,
+                              std::uint32_t access, std::unique_ptr<MemoryRegion>& out) override;
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status check(const QpInit& init);

@@ -11,15 +11,26 @@ namespace adaptib::verbs {
 
 namespace {
 
-// Looks the function up, since older versions of rdma-core lack it.
+// Looks a function up that older versions of rdma-core lack.
+template <typename Function> Function* find(const char* name) {
+    void* const library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t address,
+                      int file, int access) {
+    using Register = ibv_mr*(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int);
+    static Register* const kRegister = find<Register>("ibv_reg_dmabuf_mr");
+    if (kRegister == nullptr) {
+        errno = EOPNOTSUPP;
+        return nullptr;
+    }
+    return kRegister(pd, offset, length, address, file, access);
+}
+
 int writes_in_order(ibv_qp* qp) {
     using Question = int(ibv_qp*, ibv_wr_opcode, std::uint32_t);
-    static Question* const kQuestion = [] {
-        void* const library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-        return library == nullptr
-                   ? nullptr
-                   : reinterpret_cast<Question*>(dlsym(library, "ibv_query_qp_data_in_order"));
-    }();
+    static Question* const kQuestion = find<Question>("ibv_query_qp_data_in_order");
     return kQuestion == nullptr ? -1 : kQuestion(qp, IBV_WR_RDMA_WRITE, 0);
 }
 
@@ -54,6 +65,7 @@ const Calls& library_calls() {
         .reg_mr = [](ibv_pd* pd, void* address, std::size_t length, int access) -> ibv_mr* {
             return (ibv_reg_mr)(pd, address, length, access);
         },
+        .reg_dmabuf_mr = reg_dmabuf_mr,
         .dereg_mr = ibv_dereg_mr,
         .create_ah = ibv_create_ah,
         .destroy_ah = ibv_destroy_ah,

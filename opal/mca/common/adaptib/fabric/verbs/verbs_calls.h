@@ -34,6 +34,9 @@ struct Calls {
     ibv_pd* (*alloc_pd)(ibv_context* context);
     int (*dealloc_pd)(ibv_pd* pd);
     ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, std::size_t length, int access);
+    // Null with errno EOPNOTSUPP if the library or the driver cannot register such memory.
+    ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, std::uint64_t offset, std::size_t length,
+                             std::uint64_t address, int file, int access);
     int (*dereg_mr)(ibv_mr* mr);
     ibv_ah* (*create_ah)(ibv_pd* pd, ibv_ah_attr* attributes);
     int (*destroy_ah)(ibv_ah* ah);
