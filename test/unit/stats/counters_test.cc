@@ -75,7 +75,8 @@ TEST(Counters, NamesAndHelpTextsAreUniqueAndComplete) {
                   std::string::npos);
         ASSERT_GT(help.size(), 10u);
         EXPECT_TRUE(help.front() >= 'A' && help.front() <= 'Z') << help;
-        EXPECT_NE(help.back(), '.') << help;
+        EXPECT_EQ(help.back(), '.') << help;
+        EXPECT_NE(help.find(". "), std::string::npos) << help; // when to look at it
         EXPECT_STRNE(row.unit, "");
         EXPECT_GE(row.level, 1);
         EXPECT_LE(row.level, 9);
