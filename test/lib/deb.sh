@@ -26,7 +26,8 @@ deb_lint() {
 
 # files_of_packages: lists what the system has of adaptib
 files_of_packages() {
-    find /usr /etc /var/lib/dpkg/info /opt -name '*adaptib*' 2>/dev/null | sort
+    find /usr /etc /var/lib/dpkg/info /opt \( -name '*adaptib*' -o -name pmix-mca-params-override.conf \) \
+        2>/dev/null | sort
 }
 
 # Installs the packages, runs programs over them, and removes them: nothing is left.
@@ -42,19 +43,19 @@ deb_try() {
     return $status
 }
 
-# deb_use PROGRAM: as a user would, without a setting of ours in the environment; with Open MPI 5 of
-# Debian, the one that docs/known-issues.md names
+# deb_use PROGRAM: as a user would, without a setting of ours in the environment
 deb_use() {
-    local path=(-u OMPI_MCA_mca_base_component_path) run
-    [ "$(ompi_major)" -lt 5 ] ||
-        path=("OMPI_MCA_mca_base_component_path=$(ompi_info --path pkglibdir --parsable 2>/dev/null | cut -d: -f3)")
-    run=(env -u PMIX_MCA_mca_base_component_path "${path[@]}"
+    local run
+    run=(env -u PMIX_MCA_mca_base_component_path -u OMPI_MCA_mca_base_component_path
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120
         mpirun --oversubscribe -np 2 --mca opal_common_adaptib_verbose 1)
     mpicc -std=gnu11 -O2 -pthread -o "$1" "$top/test/mpi/pingpong.c" || return 1
     "${run[@]}" --mca mtl adaptib "$1" 65536 2>&1 | tee "$deb_dir/out" || return 1
     grep -q '^adaptib.*within the host' "$deb_dir/out" && grep -q '^pingpong: ok' "$deb_dir/out" ||
         { echo "the MTL was not used"; return 1; }
+    ! grep 'bad prefix' "$deb_dir/out" || { echo "PMIx complains"; return 1; }
+    env -u OMPI_MCA_mca_base_component_path ompi_info --parsable | grep -q '^mca:mtl:adaptib:version:' ||
+        { echo "ompi_info does not find the MTL"; return 1; }
     "${run[@]}" --mca pml ob1 --mca btl adaptib,self "$1" 65536 || return 1
     adaptib_info && adaptib_report --help && adaptib_top --help && adaptib_advise --help &&
         adaptib_rails --help && adaptib_selftest --help && dpkg -L adaptib-tools | grep -q adaptib_advise.1.gz &&
