@@ -29,7 +29,8 @@ constexpr EventName kEventNames[] = {
 
 int usage() {
     std::fprintf(stderr, "usage: adaptib_hca_control HOST/DEVICE:PORT "
-                         "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|event NAME\n");
+                         "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid NUMBER|"
+                         "event NAME\n");
     return 2;
 }
 
@@ -67,6 +68,25 @@ int set_delay(PortState& state, const char* microseconds, const char* path) {
     for (std::uint32_t each = first; each < end; ++each) {
         state.delay[each] = number(microseconds);
     }
+    return 0;
+}
+
+// Gives the port other LIDs, as a subnet manager may.
+int set_lid(Shared& shared, const Topology& topology, const PortDescription& port,
+            const char* argument) {
+    const std::uint32_t lid = number(argument);
+    const auto lid_of = [&](const PortDescription& each) { return shared.state().lid_of(each); };
+    for (std::uint32_t each = lid; each < lid + (1U << port.lmc); ++each) {
+        const PortDescription* const owner =
+            topology.by_lid(static_cast<std::uint16_t>(each), lid_of);
+        if (lid == 0 || each > 0xbfff || lid % (1U << port.lmc) != 0 ||
+            (owner != nullptr && owner != &port)) {
+            std::fprintf(stderr, "LID %s is no multiple of 2^lmc, or not free\n", argument);
+            return 1;
+        }
+    }
+    shared.state().ports[port.number].lid = static_cast<std::uint16_t>(lid);
+    shared.raise(port.number, IBV_EVENT_LID_CHANGE);
     return 0;
 }
 
@@ -114,6 +134,9 @@ int control(int argc, char** argv) {
         return 1;
     }
     Shared shared(shared_path(path));
+    if (std::strcmp(argv[2], "lid") == 0 && argc > 3) {
+        return set_lid(shared, topology, *topology.ports[static_cast<std::size_t>(port)], argv[3]);
+    }
     return act(shared, static_cast<unsigned>(port), argv[2], argc > 3 ? argv[3] : nullptr,
                argc > 4 ? argv[4] : nullptr);
 }

@@ -231,7 +231,7 @@ void Engine::handle(const Slot& slot) {
 // Nanoseconds by which this packet comes late.
 std::int64_t Engine::lateness(const PacketHeader& packet) {
     const PortDescription& port = *topology.ports[packet.target_port];
-    const unsigned path = port.ethernet ? 0 : (packet.target_lid - port.lid) % kPortPaths;
+    const unsigned path = port.ethernet ? 0 : (packet.target_lid - lid_of(port)) % kPortPaths;
     const std::uint32_t most = ports()[packet.target_port].delay[path].load();
     return most == 0 ? 0 : static_cast<std::int64_t>(random_() % (most + 1)) * 1000;
 }

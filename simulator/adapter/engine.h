@@ -44,6 +44,12 @@ public:
     // Sends to a queue pair of another process or of this one. false: no room now; send again.
     bool transmit(const PacketHeader& header, const std::uint8_t* payload);
     bool port_down(unsigned port) const { return ports()[port].down.load() != 0; }
+    std::uint16_t lid_of(const PortDescription& port) const {
+        return shared_->state().lid_of(port);
+    }
+    const PortDescription* by_lid(std::uint16_t lid) const {
+        return topology.by_lid(lid, [this](const PortDescription& port) { return lid_of(port); });
+    }
     bool port_silent(unsigned port) const { return ports()[port].silent.load() != 0; }
 
     // Objects.
@@ -60,6 +66,11 @@ public:
     // Address of a part of a registered region; null where key, domain, range or rights forbid it.
     std::uint8_t* memory(std::uint32_t key, const ibv_pd* pd, std::uint64_t address,
                          std::uint64_t length, int access) const;
+    // Rights to a region; 0: there is none.
+    int access(std::uint32_t key) const {
+        const auto found = regions_.find(key);
+        return found == regions_.end() ? 0 : found->second->access;
+    }
     // Copy to or from a list, from an offset on. false: a local protection error.
     bool scatter(const std::vector<ibv_sge>& places, const ibv_pd* pd, std::uint64_t offset,
                  const std::uint8_t* data, std::uint64_t length) const;

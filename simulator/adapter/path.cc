@@ -48,14 +48,18 @@ bool QueuePair::address_packet(PacketHeader& header, const ibv_ah_attr& path,
         Gid target;
         std::memcpy(target.data(), path.grh.dgid.raw, target.size());
         to = engine_.topology.by_gid(target);
-        const unsigned index = path.grh.sgid_index;
-        fill_grh(header, path.grh, from.gids[index < from.gids.size() ? index : 0]);
+        const unsigned index = path.grh.sgid_index < from.gids.size() ? path.grh.sgid_index : 0;
+        fill_grh(header, path.grh, from.gids[index]);
+        if (to != nullptr &&
+            to->vlans[static_cast<std::size_t>(to->gid_index(target))] != from.vlans[index]) {
+            return false;
+        }
     }
     if (!from.ethernet) {
-        header.source_lid =
-            static_cast<std::uint16_t>(from.lid + (path.src_path_bits & ((1U << from.lmc) - 1)));
+        header.source_lid = static_cast<std::uint16_t>(
+            engine_.lid_of(from) + (path.src_path_bits & ((1U << from.lmc) - 1)));
         header.target_lid = path.dlid;
-        to = engine_.topology.by_lid(path.dlid);
+        to = engine_.by_lid(path.dlid);
     }
     if (to == nullptr || to->ethernet != from.ethernet) {
         return false;

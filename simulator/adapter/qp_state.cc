@@ -258,7 +258,7 @@ void QueuePair::flush() {
     }
     requester.deadline = requester.rnr_until = 0;
     responder.answers.clear();
-    responder.overtaken.until = 0;
+    responder.overtaken.clear();
     ibv_wc wc{};
     wc.status = IBV_WC_WR_FLUSH_ERR;
     wc.opcode = IBV_WC_RECV;

@@ -82,11 +82,19 @@ struct Requester {
     std::int64_t rnr_until = 0;
 };
 
-// A write of one packet that waits for the one behind it (scrambled_order of the topology file).
+// A write that waits for the one behind it (scrambled_order of the topology file).
 struct OvertakenWrite {
-    PacketHeader header;
-    std::vector<std::uint8_t> data;
-    std::int64_t until = 0; // ns; 0: there is none
+    PacketHeader last;              // its last packet
+    std::vector<std::uint8_t> data; // of all its packets
+    std::uint64_t address = 0;
+    std::uint32_t rkey = 0;
+    bool within = false;    // further packets will come
+    std::int64_t until = 0; // ns; 0: none waits
+
+    void clear() {
+        within = false;
+        until = 0;
+    }
 };
 
 struct Responder {
@@ -184,7 +192,9 @@ private:
     void duplicate(const PacketHeader& packet);
     bool execute(const PacketHeader& packet, const std::uint8_t* payload);
     bool execute_send(const PacketHeader& packet, const std::uint8_t* payload);
+    bool is_relaxed() const;
     bool is_placed_last(const PacketHeader& packet) const;
+    bool may_be_overtaken(const PacketHeader& packet) const;
     bool lets_overtake(const PacketHeader& packet, const std::uint8_t* payload);
     void place_overtaken();
     bool execute_write(const PacketHeader& packet, const std::uint8_t* payload);

@@ -13,7 +13,7 @@ namespace adaptib::hca {
 namespace {
 
 constexpr std::int64_t kScramblePause = 20'000; // ns until what was overtaken is placed
-constexpr std::int64_t kOvertakePause = 50'000; // ns that a short write waits for the one behind it
+constexpr std::int64_t kOvertakePause = 50'000; // ns that a write waits for the one behind it
 
 // Lets the program look at memory meanwhile.
 void pause_placement() {
@@ -118,15 +118,14 @@ void QueuePair::handle_request(const PacketHeader& packet, const std::uint8_t* p
     } else {
         responder.nak_sent = false;
         const bool waited = responder.overtaken.until != 0;
-        const bool write = packet.kind == PacketKind::write && packet.has(kFirst) &&
-                           packet.has(kLast) && !packet.has(kImmediate);
+        const bool write = packet.kind == PacketKind::write && !packet.has(kImmediate);
         if (waited && !write) {
             place_overtaken(); // only writes overtake writes
         }
         if (!execute(packet, payload)) {
             return;
         }
-        if (waited && write) {
+        if (waited && write && packet.has(kLast)) {
             pause_placement();
             place_overtaken();
         }
@@ -256,35 +255,60 @@ void QueuePair::received(const PacketHeader& packet, ibv_wc_opcode opcode, std::
     hca::complete(*of(init.recv_cq), wc, packet.has(kSolicited));
 }
 
+// Returns true if the write may be placed in any order, since its region allows that.
+bool QueuePair::is_relaxed() const {
+    return context().device->description->relaxed_order &&
+           (engine_.access(responder.rkey) & IBV_ACCESS_RELAXED_ORDERING) != 0;
+}
+
 // The last packet of a write, by its number, is never held: behind it there is nothing.
 bool QueuePair::is_placed_last(const PacketHeader& packet) const {
-    const std::uint64_t number = context().device->description->scrambled_writes;
+    const std::uint64_t number = is_relaxed() ? 1 : context().device->description->scrambled_writes;
     return number != 0 && responder.placed == (number - 1) * mtu() && !packet.has(kLast);
 }
 
-// Keeps a write of one packet, which was checked, for the one behind it. It is acknowledged when it
-// is placed.
+// Returns true if the write that begins with this packet waits for the one behind it.
+bool QueuePair::may_be_overtaken(const PacketHeader& packet) const {
+    const unsigned which = is_relaxed() ? 2 : context().device->description->scrambled_order;
+    return responder.overtaken.until == 0 && packet.payload != 0 && !packet.has(kImmediate) &&
+           (packet.has(kLast) ? which >= 1 : which == 2);
+}
+
+// Keeps a write, which was checked, for the one behind it. It is acknowledged when it is placed.
 bool QueuePair::lets_overtake(const PacketHeader& packet, const std::uint8_t* payload) {
     OvertakenWrite& overtaken = responder.overtaken;
-    if (!context().device->description->scrambled_order || overtaken.until != 0 ||
-        packet.payload == 0 || !packet.has(kFirst) || !packet.has(kLast) ||
-        packet.has(kImmediate)) {
+    if (packet.has(kFirst) && may_be_overtaken(packet)) {
+        overtaken.within = true;
+        overtaken.data.clear();
+        overtaken.address = responder.address;
+        overtaken.rkey = responder.rkey;
+    }
+    if (!overtaken.within) {
         return false;
     }
-    overtaken.header = packet;
-    overtaken.data.assign(payload, payload + packet.payload);
-    overtaken.until = now_ns() + kOvertakePause;
+    overtaken.data.insert(overtaken.data.end(), payload, payload + packet.payload);
+    overtaken.last = packet;
+    if (packet.has(kLast)) {
+        overtaken.within = false;
+        overtaken.until = now_ns() + kOvertakePause;
+    }
+    if (packet.has(kImmediate)) { // which tells that the data is there
+        overtaken.last.flags &= static_cast<std::uint8_t>(~kAckRequest);
+        place_overtaken();
+        received(packet, IBV_WC_RECV_RDMA_WITH_IMM, responder.placed + packet.payload);
+    }
     return true;
 }
 
 void QueuePair::place_overtaken() {
     OvertakenWrite& overtaken = responder.overtaken;
-    const PacketHeader& packet = overtaken.header;
-    overtaken.until = 0;
-    std::uint8_t* const memory = engine_.memory(packet.rkey, ex.qp_base.pd, packet.address,
-                                                packet.payload, IBV_ACCESS_REMOTE_WRITE);
+    const PacketHeader& packet = overtaken.last;
+    const std::size_t bytes = overtaken.data.size();
+    overtaken.clear();
+    std::uint8_t* const memory = engine_.memory(overtaken.rkey, ex.qp_base.pd, overtaken.address,
+                                                bytes, IBV_ACCESS_REMOTE_WRITE);
     if (memory != nullptr) { // else deregistered meanwhile
-        static_cast<void>(copy_in_order(memory, overtaken.data.data(), packet.payload));
+        static_cast<void>(copy_in_order(memory, overtaken.data.data(), bytes));
     }
     if (packet.has(kAckRequest)) {
         answer(PacketKind::ack, packet.psn, Syndrome::ack);

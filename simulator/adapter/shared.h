@@ -48,6 +48,7 @@ struct Inbox {
 struct PortState {
     std::atomic<std::uint8_t> down;
     std::atomic<std::uint8_t> silent; // its device does nothing any more, and says nothing
+    std::atomic<std::uint16_t> lid;   // lowest of the port's; 0: as in the file
     std::atomic<std::uint32_t> loss;  // packets of a million that vanish on arrival
     // Microseconds by which a packet to each of the port's LIDs is late at most; 0: it is in time.
     std::array<std::atomic<std::uint32_t>, kPortPaths> delay;
@@ -60,6 +61,12 @@ struct FabricEvent {
 };
 
 struct SharedState {
+    // Lowest LID of a port, now.
+    std::uint16_t lid_of(const PortDescription& port) const {
+        const std::uint16_t moved = ports[port.number].lid.load();
+        return moved != 0 ? moved : port.lid;
+    }
+
     std::uint32_t magic;
     std::atomic<std::uint32_t> events_written;
     std::array<FabricEvent, kEvents> events;

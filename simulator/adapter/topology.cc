@@ -50,6 +50,7 @@ private:
 
     void complete(PortDescription& port) const {
         port.gids.insert(port.gids.begin(), link_local(port.guid));
+        port.vlans.insert(port.vlans.begin(), 0);
         if (port.pkeys.empty()) {
             port.pkeys.push_back(0xffff);
         }
@@ -244,7 +245,9 @@ private:
         else if (key == "in_order")
             device.data_in_order = number(value, 1) != 0;
         else if (key == "scrambled_order")
-            device.scrambled_order = number(value, 1) != 0;
+            device.scrambled_order = number(value, 2);
+        else if (key == "relaxed_order")
+            device.relaxed_order = number(value, 1) != 0;
         else if (key == "scrambled_writes")
             device.scrambled_writes = number(value, 64);
         else
@@ -274,7 +277,7 @@ private:
         else if (key == "pkeys")
             pkeys(port, value);
         else if (key == "gid")
-            port.gids.push_back(gid(value));
+            add_gid(port, value);
         else
             fail("no setting of a port: " + key + "=" + value);
     }
@@ -296,6 +299,15 @@ private:
         }
     }
 
+    // ADDRESS or ADDRESS%VLAN.
+    void add_gid(PortDescription& port, const std::string& text) const {
+        const std::size_t percent = text.find('%');
+        port.gids.push_back(gid(text.substr(0, percent)));
+        const bool has = percent != std::string::npos;
+        port.vlans.push_back(
+            has ? static_cast<std::uint16_t>(number(text.substr(percent + 1), 4094, 1)) : 0);
+    }
+
     // An IPv6 address, or an IPv4 address, which becomes a mapped one.
     Gid gid(const std::string& text) const {
         Gid result{};
@@ -314,6 +326,11 @@ private:
 
 } // namespace
 
+int PortDescription::gid_index(const Gid& gid) const {
+    const auto found = std::find(gids.begin(), gids.end(), gid);
+    return found == gids.end() ? -1 : static_cast<int>(found - gids.begin());
+}
+
 int Topology::host(const std::string& name) const {
     const auto found = std::find(hosts.begin(), hosts.end(), name);
     return found == hosts.end() ? -1 : static_cast<int>(found - hosts.begin());
@@ -329,18 +346,9 @@ int Topology::device(const std::string& host_name, const std::string& device_nam
     return -1;
 }
 
-const PortDescription* Topology::by_lid(std::uint16_t lid) const {
-    for (const PortDescription* port : ports) {
-        if (!port->ethernet && lid >= port->lid && lid < port->lid + (1U << port->lmc)) {
-            return port;
-        }
-    }
-    return nullptr;
-}
-
 const PortDescription* Topology::by_gid(const Gid& gid) const {
     for (const PortDescription* port : ports) {
-        if (std::find(port->gids.begin(), port->gids.end(), gid) != port->gids.end()) {
+        if (port->gid_index(gid) >= 0) {
             return port;
         }
     }

@@ -40,6 +40,10 @@ struct PortDescription {
     std::uint64_t guid = 0;
     std::vector<std::uint16_t> pkeys;
     std::vector<Gid> gids;
+    std::vector<std::uint16_t> vlans; // of the gids; 0: none
+
+    // Number of a GID in the port's table; -1 if it has none.
+    int gid_index(const Gid& gid) const;
 };
 
 struct DeviceDescription {
@@ -53,15 +57,21 @@ struct DeviceDescription {
     int max_qp = 8000;
     int max_qp_wr = 16384;
     int max_cqe = 262144;
-    int max_srq = 1024;            // 0: none
-    bool dc = false;               // libmlx5 says that it drives the device
-    unsigned dc_initiators = 0;    // that a DC target serves at a time; 0: any number
-    bool split_atomics = false;    // atomics are not atomic with the processor
-    bool reusable = true;          // an errored queue pair can be reset
-    bool data_in_order = true;     // answer of ibv_query_qp_data_in_order
-    bool scrambled_order = false;  // a short write is placed after the one behind it
+    int max_srq = 1024;         // 0: none
+    bool dc = false;            // libmlx5 says that it drives the device
+    unsigned dc_initiators = 0; // that a DC target serves at a time; 0: any number
+    bool split_atomics = false; // atomics are not atomic with the processor
+    bool reusable = true;       // an errored queue pair can be reset
+    bool data_in_order = true;  // answer of ibv_query_qp_data_in_order
+    // Writes that are placed after the one behind them: 1: those of one packet; 2: all; 0: none.
+    unsigned scrambled_order = 0;
+    bool relaxed_order = false;    // writes to regions that allow it are placed in any order
     unsigned scrambled_writes = 0; // number of the packet of a write that is placed last; 0: none
     std::vector<PortDescription> ports;
+};
+
+struct LidOfFile {
+    std::uint16_t operator()(const PortDescription& port) const { return port.lid; }
 };
 
 struct Topology {
@@ -72,9 +82,18 @@ struct Topology {
     // Numbers of a name; -1 if there is none.
     int host(const std::string& name) const;
     int device(const std::string& host_name, const std::string& device_name) const;
-    // Port that a destination LID or GID leads to from a port; null where there is no way: the
-    // address is nobody's, or a port of another link layer.
-    const PortDescription* by_lid(std::uint16_t lid) const;
+    // Port that has a LID or GID; null: the address is nobody's. lid_of(port): the port's lowest
+    // LID, which is the file's at first.
+    template <typename LidOf = LidOfFile>
+    const PortDescription* by_lid(std::uint16_t lid, LidOf lid_of = {}) const {
+        for (const PortDescription* port : ports) {
+            const unsigned lowest = lid_of(*port);
+            if (!port->ethernet && lid >= lowest && lid < lowest + (1U << port->lmc)) {
+                return port;
+            }
+        }
+        return nullptr;
+    }
     const PortDescription* by_gid(const Gid& gid) const;
 };
 

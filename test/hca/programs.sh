@@ -69,6 +69,10 @@ hca_faults=(
     "scrambled_4096_btl|in_order=0 scrambled_writes=2|active_mtu=4096|0||$hca_btl"
     'scrambled_order|scrambled_order=1||0||'
     "scrambled_order_btl|scrambled_order=1||0||$hca_btl"
+    'scrambled_order_2|scrambled_order=2||0||'
+    "scrambled_order_2_btl|scrambled_order=2||0||$hca_btl"
+    # Regions whose writes may be placed in any order: adaptib registers none so
+    'relaxed_order|relaxed_order=1||0||'
     'scrambled_order_loss|scrambled_order=1 in_order=0 scrambled_writes=2||1000||'
     'ring_check|||0||--mca opal_common_adaptib_ring_check on'
     'mtu_256||active_mtu=256|0||'

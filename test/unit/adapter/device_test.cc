@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -44,6 +45,10 @@ host a
         port lid=24
     device v5 dc=1 dc_initiators=1
         port lid=28
+    device v6 scrambled_order=2
+        port lid=32 pkeys=0x8001
+    device v7 relaxed_order=1
+        port lid=36 pkeys=0x8001
 host b
     device v0
         port lid=20
@@ -269,6 +274,52 @@ TEST(AdapterDevice, ScrambledWrites) {
     EXPECT_TRUE(packet_is_late(3, kMtu, 200)) << "scrambled_writes=2";
     EXPECT_FALSE(packet_is_late(3, 0, 20)) << "only the second";
     EXPECT_FALSE(packet_is_late(2, 0, 20)) << "the default";
+}
+
+// Writes twice, until the second write is seen before the first one. Returns whether that happened.
+bool is_overtaken(int target, int access, int attempts) {
+    constexpr std::size_t kBytes = 4 * kMtu;
+    const Opened from(2);
+    const Opened to(target);
+    const std::vector<std::uint8_t> data(kBytes, 0xa5);
+    std::vector<std::uint8_t> memory(2 * kBytes);
+    const Mr local = from.registered(const_cast<std::uint8_t*>(data.data()), kBytes);
+    const Mr remote = to.registered(memory.data(), memory.size(), access);
+    const Pair pair(from, 0, to, 0);
+    std::atomic_ref<std::uint8_t> first(memory[0]);
+    std::atomic_ref<std::uint8_t> second(memory.back());
+    bool overtaken = false;
+    for (int attempt = 0; attempt < attempts && !overtaken; ++attempt) {
+        std::fill(memory.begin(), memory.end(), 0);
+        ibv_mr half = *remote;
+        pair.post_write(data, *local, half);
+        half.addr = memory.data() + kBytes;
+        pair.post_write(data, *local, half);
+        const auto end = std::chrono::steady_clock::now() + kLong;
+        while (second.load(std::memory_order_acquire) == 0) {
+            if (std::chrono::steady_clock::now() > end) {
+                ADD_FAILURE() << "nothing came";
+                return false;
+            }
+        }
+        overtaken = first.load() == 0;
+        EXPECT_EQ(pair.completed(), IBV_WC_SUCCESS);
+        EXPECT_EQ(pair.completed(), IBV_WC_SUCCESS);
+        EXPECT_EQ(std::count(memory.begin(), memory.end(), 0xa5),
+                  static_cast<std::ptrdiff_t>(memory.size()));
+    }
+    return overtaken;
+}
+
+TEST(AdapterDevice, WritesOfSeveralPacketsThatOvertake) {
+    EXPECT_TRUE(is_overtaken(6, 0, 200)) << "scrambled_order=2";
+    EXPECT_FALSE(is_overtaken(2, 0, 20)) << "the default";
+}
+
+TEST(AdapterDevice, RelaxedOrderingIsOfTheRegion) {
+    EXPECT_TRUE(is_overtaken(7, IBV_ACCESS_RELAXED_ORDERING, 200)) << "allowed";
+    EXPECT_FALSE(is_overtaken(7, 0, 20)) << "not allowed";
+    EXPECT_FALSE(is_overtaken(2, IBV_ACCESS_RELAXED_ORDERING, 20)) << "allowed, and not done";
 }
 
 TEST(AdapterDevice, AnswerAboutTheOrder) {

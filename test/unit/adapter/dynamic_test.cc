@@ -185,6 +185,8 @@ TEST_F(AdapterDynamic, AnInitiatorThatEndsMakesRoom) {
     first->send(target); // never gets a receive
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     first.reset();
+    // A packet of it that is still under way would take the receive.
+    EXPECT_FALSE(target.received(std::chrono::milliseconds(50)).has_value());
     Initiator second(device, 2);
     second.send(target);
     target.post_receive(0);

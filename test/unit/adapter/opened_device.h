@@ -19,7 +19,7 @@
 
 namespace adaptib::hca {
 
-constexpr std::uint16_t kLids[] = {4, 8, 12, 16, 24, 28}; // of v0 to v5
+constexpr std::uint16_t kLids[] = {4, 8, 12, 16, 24, 28, 32, 36}; // of v0 to v7
 
 template <typename Object, auto destroy> struct Destroy {
     void operator()(Object* object) const { EXPECT_EQ(destroy(object), 0); }
@@ -63,9 +63,10 @@ public:
         errno = 0;
         return Qp(ibv_create_qp(pd.get(), &init)) == nullptr ? errno : 0;
     }
-    Mr registered(void* memory, std::size_t bytes) const {
-        return Mr(
-            ibv_reg_mr(pd.get(), memory, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    // `access`: further rights.
+    Mr registered(void* memory, std::size_t bytes, int access = 0) const {
+        return Mr(ibv_reg_mr(pd.get(), memory, bytes,
+                             access | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
     }
 
     const std::uint16_t lid;

@@ -91,6 +91,15 @@ TEST(AdapterTopology, SettingsOfAPort) {
     EXPECT_EQ(ethernet.gids[2][15], 7);
 }
 
+TEST(AdapterTopology, VlansOfGids) {
+    const Topology topology = parsed("host a\n device r0\n port link=ethernet "
+                                     "gid=10.0.1.1%5 gid=10.0.0.1\n");
+    const PortDescription& port = *topology.ports[0];
+    EXPECT_EQ(port.vlans, (std::vector<std::uint16_t>{0, 5, 0})) << "the link-local one first";
+    EXPECT_EQ(port.gid_index(port.gids[2]), 2);
+    EXPECT_EQ(port.gid_index(Gid{}), -1);
+}
+
 TEST(AdapterTopology, OrderOfMtuAndActiveMtuIsFree) {
     const Topology topology =
         parsed(sim::replaced(kHosts, "mtu=2048 active_mtu=1024", "active_mtu=1024 mtu=2048"));
@@ -106,6 +115,11 @@ TEST(AdapterTopology, Addresses) {
     EXPECT_EQ(topology.by_lid(8), topology.ports[1]);
     EXPECT_EQ(topology.by_lid(9), nullptr);
     EXPECT_EQ(topology.by_lid(0), nullptr) << "not an Ethernet port's";
+    const auto moved = [](const PortDescription& port) {
+        return static_cast<std::uint16_t>(port.lid + 100);
+    };
+    EXPECT_EQ(topology.by_lid(108, moved), topology.ports[1]);
+    EXPECT_EQ(topology.by_lid(8, moved), nullptr);
     EXPECT_EQ(topology.by_gid(topology.ports[3]->gids[1]), topology.ports[3]);
     EXPECT_EQ(topology.by_gid(Gid{}), nullptr);
 }
