@@ -52,10 +52,10 @@ bool QueuePair::address_packet(PacketHeader& header, const ibv_ah_attr& path,
         fill_grh(header, path.grh, from.gids[index < from.gids.size() ? index : 0]);
     }
     if (!from.ethernet) {
-        header.source_lid =
-            static_cast<std::uint16_t>(from.lid + (path.src_path_bits & ((1U << from.lmc) - 1)));
+        header.source_lid = static_cast<std::uint16_t>(
+            engine_.lid(from) + (path.src_path_bits & ((1U << from.lmc) - 1)));
         header.target_lid = path.dlid;
-        to = engine_.topology.by_lid(path.dlid);
+        to = engine_.by_lid(path.dlid);
     }
     if (to == nullptr || to->ethernet != from.ethernet) {
         return false;

@@ -20,7 +20,7 @@
 namespace adaptib::hca {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x41484302;
+constexpr std::uint32_t kMagic = 0x41484303;
 
 [[noreturn]] void fail(const std::string& what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -156,6 +156,11 @@ void Shared::wait(unsigned process, std::int64_t nanoseconds) {
 void Shared::ring(unsigned process) {
     inbox(process).doorbell.fetch_add(1);
     futex(inbox(process).doorbell, FUTEX_WAKE, 1, nullptr);
+}
+
+std::uint16_t Shared::lid(const PortDescription& port) const {
+    const std::uint16_t changed = state_->ports[port.number].lid.load();
+    return changed == 0 ? port.lid : changed;
 }
 
 void Shared::raise(unsigned port, std::uint32_t type) {

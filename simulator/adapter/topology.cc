@@ -329,15 +329,6 @@ int Topology::device(const std::string& host_name, const std::string& device_nam
     return -1;
 }
 
-const PortDescription* Topology::by_lid(std::uint16_t lid) const {
-    for (const PortDescription* port : ports) {
-        if (!port->ethernet && lid >= port->lid && lid < port->lid + (1U << port->lmc)) {
-            return port;
-        }
-    }
-    return nullptr;
-}
-
 const PortDescription* Topology::by_gid(const Gid& gid) const {
     for (const PortDescription* port : ports) {
         if (std::find(port->gids.begin(), port->gids.end(), gid) != port->gids.end()) {
