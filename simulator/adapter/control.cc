@@ -28,9 +28,9 @@ constexpr EventName kEventNames[] = {
 };
 
 int usage() {
-    std::fprintf(stderr, "usage: adaptib_hca_control HOST/DEVICE:PORT "
-                         "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid NUMBER|"
-                         "event NAME\n");
+    std::fprintf(stderr,
+                 "usage: adaptib_hca_control HOST/DEVICE:PORT "
+                 "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid LID|event NAME\n");
     return 2;
 }
 
@@ -71,17 +71,19 @@ int set_delay(PortState& state, const char* microseconds, const char* path) {
     return 0;
 }
 
-// Gives the port other LIDs, as a subnet manager may.
+// Gives a port another lowest LID, as a subnet manager does, and reports it.
 int set_lid(Shared& shared, const Topology& topology, const PortDescription& port,
-            const char* argument) {
-    const std::uint32_t lid = number(argument);
-    const auto lid_of = [&](const PortDescription& each) { return shared.state().lid_of(each); };
-    for (std::uint32_t each = lid; each < lid + (1U << port.lmc); ++each) {
-        const PortDescription* const owner =
-            topology.by_lid(static_cast<std::uint16_t>(each), lid_of);
-        if (lid == 0 || each > 0xbfff || lid % (1U << port.lmc) != 0 ||
-            (owner != nullptr && owner != &port)) {
-            std::fprintf(stderr, "LID %s is no multiple of 2^lmc, or not free\n", argument);
+            std::uint32_t lid) {
+    const std::uint32_t count = 1U << port.lmc;
+    if (port.ethernet || lid == 0 || lid % count != 0 || lid + count > 0xc000) {
+        std::fprintf(stderr, "a LID is a multiple of 2^lmc below 0xc000, of an InfiniBand port\n");
+        return 1;
+    }
+    const auto lid_of = [&shared](const PortDescription& each) { return shared.lid(each); };
+    for (std::uint32_t each = lid; each < lid + count; ++each) {
+        const auto* const owner = topology.by_lid(static_cast<std::uint16_t>(each), lid_of);
+        if (owner != nullptr && owner != &port) {
+            std::fprintf(stderr, "another port has LID %u\n", static_cast<unsigned>(each));
             return 1;
         }
     }
@@ -90,8 +92,8 @@ int set_lid(Shared& shared, const Topology& topology, const PortDescription& por
     return 0;
 }
 
-int act(Shared& shared, unsigned port, const std::string& what, const char* argument,
-        const char* second) {
+int act(Shared& shared, const Topology& topology, unsigned port, const std::string& what,
+        const char* argument, const char* second) {
     PortState& state = shared.state().ports[port];
     if (what == "down" || what == "up") {
         state.down = what == "down" ? 1 : 0;
@@ -112,6 +114,9 @@ int act(Shared& shared, unsigned port, const std::string& what, const char* argu
     }
     if (what == "delay") {
         return set_delay(state, argument, second);
+    }
+    if (what == "lid") {
+        return set_lid(shared, topology, *topology.ports[port], number(argument));
     }
     for (const EventName& event : kEventNames) {
         if (what == "event" && std::strcmp(argument, event.name) == 0) {
@@ -134,10 +139,7 @@ int control(int argc, char** argv) {
         return 1;
     }
     Shared shared(shared_path(path));
-    if (std::strcmp(argv[2], "lid") == 0 && argc > 3) {
-        return set_lid(shared, topology, *topology.ports[static_cast<std::size_t>(port)], argv[3]);
-    }
-    return act(shared, static_cast<unsigned>(port), argv[2], argc > 3 ? argv[3] : nullptr,
+    return act(shared, topology, static_cast<unsigned>(port), argv[2], argc > 3 ? argv[3] : nullptr,
                argc > 4 ? argv[4] : nullptr);
 }
 

@@ -165,7 +165,7 @@ void QueuePair::serve(const QueuePair& target, const PacketHeader& packet) {
     attributes.max_dest_rd_atomic =
         static_cast<std::uint8_t>(target.context().device->description->max_reads);
     attributes.ah_attr =
-        path_back(packet, target.attributes.ah_attr, engine_.lid_of(port(attributes.port_num)));
+        path_back(packet, target.attributes.ah_attr, engine_.lid(port(attributes.port_num)));
     established_ = last_reached_ = true; // reports neither
     session_ = packet.session;
     responder.expected = packet.session_psn;

@@ -217,7 +217,7 @@ void Engine::handle(const Slot& slot) {
     const PacketHeader& packet = slot.header;
     const std::uint32_t loss = ports()[packet.target_port].loss.load();
     if (port_down(packet.target_port) || port_silent(packet.target_port) ||
-        (loss != 0 && random_() % 1'000'000 < loss)) {
+        (loss != 0 && random_() % 1'000'000 < loss) || !has_target_lid(packet)) {
         return;
     }
     const std::int64_t late = lateness(packet);
@@ -228,10 +228,22 @@ void Engine::handle(const Slot& slot) {
     deliver(packet, slot.payload.data());
 }
 
+const PortDescription* Engine::by_lid(std::uint16_t lid) const {
+    return topology.by_lid(lid, [this](const PortDescription& port) { return this->lid(port); });
+}
+
+// The port's LID may have changed while the packet was on its way.
+bool Engine::has_target_lid(const PacketHeader& packet) const {
+    const PortDescription& port = *topology.ports[packet.target_port];
+    const unsigned first = lid(port);
+    return port.ethernet ||
+           (packet.target_lid >= first && packet.target_lid < first + (1U << port.lmc));
+}
+
 // Nanoseconds by which this packet comes late.
 std::int64_t Engine::lateness(const PacketHeader& packet) {
     const PortDescription& port = *topology.ports[packet.target_port];
-    const unsigned path = port.ethernet ? 0 : (packet.target_lid - lid_of(port)) % kPortPaths;
+    const unsigned path = port.ethernet ? 0 : (packet.target_lid - lid(port)) % kPortPaths;
     const std::uint32_t most = ports()[packet.target_port].delay[path].load();
     return most == 0 ? 0 : static_cast<std::int64_t>(random_() % (most + 1)) * 1000;
 }

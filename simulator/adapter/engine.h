@@ -44,13 +44,11 @@ public:
     // Sends to a queue pair of another process or of this one. false: no room now; send again.
     bool transmit(const PacketHeader& header, const std::uint8_t* payload);
     bool port_down(unsigned port) const { return ports()[port].down.load() != 0; }
-    std::uint16_t lid_of(const PortDescription& port) const {
-        return shared_->state().lid_of(port);
-    }
-    const PortDescription* by_lid(std::uint16_t lid) const {
-        return topology.by_lid(lid, [this](const PortDescription& port) { return lid_of(port); });
-    }
     bool port_silent(unsigned port) const { return ports()[port].silent.load() != 0; }
+    // Lowest LID of a port, which may change; 0 over Ethernet.
+    std::uint16_t lid(const PortDescription& port) const { return shared_->lid(port); }
+    // Port that a destination LID leads to now; null: the LID is nobody's.
+    const PortDescription* by_lid(std::uint16_t lid) const;
 
     // Objects.
     void add(Context* context) { contexts_.insert(context); }
@@ -89,6 +87,7 @@ private:
     Engine(Topology read, unsigned host, const std::string& path);
     void run();
     void handle(const Slot& slot);
+    bool has_target_lid(const PacketHeader& packet) const;
     std::int64_t lateness(const PacketHeader& packet);
     void deliver(const PacketHeader& packet, const std::uint8_t* payload);
     void flush_kept();

@@ -65,7 +65,7 @@ int query_port(ibv_context* context, std::uint8_t index, ibv_port_attr* result, 
     attributes.port_cap_flags = port->ethernet ? 0x10000 : 0x02514868;
     attributes.max_msg_sz = 1U << 30;
     attributes.pkey_tbl_len = static_cast<std::uint16_t>(port->pkeys.size());
-    attributes.lid = port->ethernet ? 0 : Engine::get()->lid_of(*port);
+    attributes.lid = Engine::get()->lid(*port);
     attributes.sm_lid = port->ethernet ? 0 : 1;
     attributes.sm_sl = 0;
     attributes.lmc = port->lmc;

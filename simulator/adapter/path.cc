@@ -57,7 +57,7 @@ bool QueuePair::address_packet(PacketHeader& header, const ibv_ah_attr& path,
     }
     if (!from.ethernet) {
         header.source_lid = static_cast<std::uint16_t>(
-            engine_.lid_of(from) + (path.src_path_bits & ((1U << from.lmc) - 1)));
+            engine_.lid(from) + (path.src_path_bits & ((1U << from.lmc) - 1)));
         header.target_lid = path.dlid;
         to = engine_.by_lid(path.dlid);
     }

@@ -158,6 +158,11 @@ void Shared::ring(unsigned process) {
     futex(inbox(process).doorbell, FUTEX_WAKE, 1, nullptr);
 }
 
+std::uint16_t Shared::lid(const PortDescription& port) const {
+    const std::uint16_t changed = state_->ports[port.number].lid.load();
+    return changed == 0 ? port.lid : changed;
+}
+
 void Shared::raise(unsigned port, std::uint32_t type) {
     flock(file_, LOCK_EX);
     const std::uint32_t number = state_->events_written.load();

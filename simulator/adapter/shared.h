@@ -48,8 +48,8 @@ struct Inbox {
 struct PortState {
     std::atomic<std::uint8_t> down;
     std::atomic<std::uint8_t> silent; // its device does nothing any more, and says nothing
-    std::atomic<std::uint16_t> lid;   // lowest of the port's; 0: as in the file
     std::atomic<std::uint32_t> loss;  // packets of a million that vanish on arrival
+    std::atomic<std::uint16_t> lid;   // that the subnet manager gave it; 0: the topology file's
     // Microseconds by which a packet to each of the port's LIDs is late at most; 0: it is in time.
     std::array<std::atomic<std::uint32_t>, kPortPaths> delay;
 };
@@ -61,12 +61,6 @@ struct FabricEvent {
 };
 
 struct SharedState {
-    // Lowest LID of a port, now.
-    std::uint16_t lid_of(const PortDescription& port) const {
-        const std::uint16_t moved = ports[port.number].lid.load();
-        return moved != 0 ? moved : port.lid;
-    }
-
     std::uint32_t magic;
     std::atomic<std::uint32_t> events_written;
     std::array<FabricEvent, kEvents> events;
@@ -94,6 +88,8 @@ public:
     void wait(unsigned process, std::int64_t nanoseconds);
     void ring(unsigned process);
 
+    // Lowest LID of a port: the topology file's, unless `control` changed it. 0 over Ethernet.
+    std::uint16_t lid(const PortDescription& port) const;
     void raise(unsigned port, std::uint32_t type);
     SharedState& state() { return *state_; }
 

@@ -70,10 +70,6 @@ struct DeviceDescription {
     std::vector<PortDescription> ports;
 };
 
-struct LidOfFile {
-    std::uint16_t operator()(const PortDescription& port) const { return port.lid; }
-};
-
 struct Topology {
     std::vector<std::string> hosts;
     std::vector<DeviceDescription> devices;
@@ -82,17 +78,21 @@ struct Topology {
     // Numbers of a name; -1 if there is none.
     int host(const std::string& name) const;
     int device(const std::string& host_name, const std::string& device_name) const;
-    // Port that has a LID or GID; null: the address is nobody's. lid_of(port): the port's lowest
-    // LID, which is the file's at first.
-    template <typename LidOf = LidOfFile>
-    const PortDescription* by_lid(std::uint16_t lid, LidOf lid_of = {}) const {
+    // Port that a destination LID or GID leads to from a port; null where there is no way: the
+    // address is nobody's, or a port of another link layer. lid_of(port): the port's lowest LID,
+    // the file's or a later one.
+    template <typename LidOf>
+    const PortDescription* by_lid(std::uint16_t lid, const LidOf& lid_of) const {
         for (const PortDescription* port : ports) {
-            const unsigned lowest = lid_of(*port);
-            if (!port->ethernet && lid >= lowest && lid < lowest + (1U << port->lmc)) {
+            const unsigned first = lid_of(*port);
+            if (!port->ethernet && lid >= first && lid < first + (1U << port->lmc)) {
                 return port;
             }
         }
         return nullptr;
+    }
+    const PortDescription* by_lid(std::uint16_t lid) const {
+        return by_lid(lid, [](const PortDescription& port) { return port.lid; });
     }
     const PortDescription* by_gid(const Gid& gid) const;
 };

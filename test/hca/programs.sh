@@ -57,8 +57,8 @@ hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_ad
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|what happens
-# meanwhile (hca_flap, hca_vanish or hca_events, with its arguments)|arguments of mpirun, which choose
-# the transport if they have "--mca pml "|program; none: random_traffic 1 200
+# meanwhile (hca_flap, hca_vanish, hca_new_lid or hca_events, with its arguments)|arguments of mpirun,
+# which choose the transport if they have "--mca pml "|program; none: random_traffic 1 200
 hca_faults=(
     'scrambled|in_order=0 scrambled_writes=1||0||'
     'scrambled_1024|in_order=0 scrambled_writes=2|active_mtu=1024|0||'
@@ -97,6 +97,10 @@ hca_faults=(
     # Ports report changes of their addresses, partitions and subnet manager
     'events|||0|events||'
     "events_btl|||0|events|$hca_btl|"
+    # A port gets other LIDs, also where peers have no other way to it
+    'new_lid|||0|new_lid b/v0:1||'
+    "new_lid_btl|||0|new_lid b/v0:1|$hca_btl|"
+    'new_lid_one_rail|||0|new_lid b/v0:1|--mca opal_common_adaptib_if_include v0|'
     'loss|||1000|||'
     'flap|||0|flap b/v0:1||'
     # Threads of several endpoints send meanwhile, over connections and over datagrams only
@@ -208,6 +212,25 @@ report = json.load(open(sys.argv[1]))
 sys.exit(report["schema"] != "adaptib-selftest" or report["counts"]["failed"] != 0)' "$report.json"
 }
 
+# hca_selftest_hosts: the self-test of two hosts, which mpirun reaches by a stand-in for ssh. Its
+# processes are on different hosts, and the report hides the names of both.
+hca_selftest_hosts() {
+    local report=$logs/hca-selftest-hosts status
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest PATH=$top/test/hca/launcher:$PATH
+    local -x ADAPTIB_HCA_HOST=a,b@OMPI_COMM_WORLD_RANK
+    local -x OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    LD_LIBRARY_PATH=$hca_library timeout 100 "$top/selftest/adaptib_selftest" --quiet \
+        --programs "$build_root/release/selftest" --hosts selftest-x,selftest-y --minutes 1 \
+        --only-devices --checks path,round_trip --report "$report"
+    status=$?
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    cat "$report"
+    [ "$status" = 0 ] && grep -qE '^[1-9][0-9]* passed, 0 failed' "$report" &&
+        grep -q '^host2: Linux' "$report" &&
+        ! grep -qE 'both processes run on one host|selftest-[xy]' "$report"
+}
+
 # hca_selftest_refusals: no device, and arguments that are wrong
 hca_selftest_refusals() {
     local selftest="$top/selftest/adaptib_selftest" report=$logs/hca-selftest-refusals
@@ -288,6 +311,15 @@ hca_flap() {
 hca_vanish() {
     while sleep 0.6; do
         "$1" "$2" delay 600000000 0 && echo gone >&3 && sleep 1.5 && "$1" "$2" delay 0 0 || return
+    done
+}
+
+# hca_new_lid CONTROL PORT: the port's lowest LID changes several times, to some that no port has had
+hca_new_lid() {
+    local lid
+    sleep 0.8 # until the job runs
+    for lid in 40 44 48 52 56 60; do
+        "$1" "$2" lid "$lid" && echo "$lid" >&3 && sleep 0.6 || return
     done
 }
 
