@@ -97,10 +97,6 @@ hca_faults=(
     # Ports report changes of their addresses, partitions and subnet manager
     'events|||0|events||'
     "events_btl|||0|events|$hca_btl|"
-    # A port gets other LIDs, also where peers have no other way to it
-    'new_lid|||0|new_lid b/v0:1||'
-    "new_lid_btl|||0|new_lid b/v0:1|$hca_btl|"
-    'new_lid_one_rail|||0|new_lid b/v0:1|--mca opal_common_adaptib_if_include v0|'
     'loss|||1000|||'
     'flap|||0|flap b/v0:1||'
     # Threads of several endpoints send meanwhile, over connections and over datagrams only
@@ -273,6 +269,16 @@ hca_migration() {
     [ "$status" = 0 ] && grep -q 'migrations [1-9]' "$job"
 }
 
+# hca_address_change SECONDS ARGUMENTS: a port gets another LID each time after so many seconds, and
+# packets to the old one vanish. The port's process has to see it, and nothing is lost.
+hca_address_change() {
+    local job=$logs/hca-address-change-job status
+    hca_fault "||0|new_lid b/v0:1 $1|$2|random_traffic 1 120" >"$job" 2>&1
+    status=$?
+    cat "$job"
+    [ "$status" = 0 ] && grep -q 'rail .*/v0:1 down: its address has changed' "$job"
+}
+
 # hca_standby: a rail that stands by carries nothing while the other one is well, and goes on alone
 # when that one fails
 hca_standby() {
@@ -314,12 +320,13 @@ hca_vanish() {
     done
 }
 
-# hca_new_lid CONTROL PORT: the port's lowest LID changes several times, to some that no port has had
+# hca_new_lid CONTROL PORT SECONDS: the port's lowest LID changes, each time after so many seconds, to
+# one that no port has had
 hca_new_lid() {
     local lid
     sleep 0.8 # until the job runs
-    for lid in 40 44 48 52 56 60; do
-        "$1" "$2" lid "$lid" && echo "$lid" >&3 && sleep 0.6 || return
+    for lid in {40..120..4}; do
+        "$1" "$2" lid "$lid" && echo "$lid" >&3 && sleep "$3" || return
     done
 }
 
