@@ -30,6 +30,7 @@ static struct {
     unsigned resets;
     int file;
     bool exports;
+    bool unnumbered;
     device_count_t counted;
 } arena;
 
@@ -77,7 +78,9 @@ static void release(void *address)
 
 static uint64_t number(const void *base)
 {
-    return ((uint64_t) arena.resets << 32) + (uint64_t) ((const char *) base - arena.device) + 1;
+    const uint64_t first = (uint64_t) arena.resets << 32;
+
+    return arena.unnumbered ? 0 : first + (uint64_t) ((const char *) base - arena.device) + 1;
 }
 
 int hsa_amd_portable_export_dmabuf(const void *address, size_t bytes, int *file, uint64_t *offset)
@@ -121,16 +124,14 @@ const device_calls_t device_calls = {
     .number = number,
 };
 
-void device_reset(void)
-{
-    arena.used = 0;
-    arena.count = 0;
-    ++arena.resets;
-}
-
 void device_export(void)
 {
     arena.exports = true;
+}
+
+void device_unnumber(void)
+{
+    arena.unnumbered = true;
 }
 
 void device_put(void *device, const void *from, size_t bytes)
@@ -169,18 +170,40 @@ static bool name_component(void)
     return setenv("OMPI_MCA_mca_base_component_path", path, 1) == 0;
 }
 
+/* Maps the memory file at `at`; anywhere, if that is NULL. */
+static char *map(char *at, int access)
+{
+    void *mapped =
+        mmap(at, ARENA_BYTES, access, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), arena.file, 0);
+
+    if (mapped == MAP_FAILED) {
+        abort();
+    }
+    return mapped;
+}
+
+/* Gives the arena new memory, at the addresses of the old one, if any. */
+static void new_memory(void)
+{
+    arena.file = memfd_create("adaptib-device", MFD_CLOEXEC);
+    if (arena.file < 0 || ftruncate(arena.file, (off_t) ARENA_BYTES) != 0) {
+        abort();
+    }
+    arena.device = map(arena.device, PROT_NONE);
+    arena.shadow = map(arena.shadow, PROT_READ | PROT_WRITE);
+}
+
 bool device_open(void)
 {
-    const int file = memfd_create("adaptib-device", MFD_CLOEXEC);
-
-    if (file < 0 || ftruncate(file, (off_t) ARENA_BYTES) != 0) {
-        abort();
-    }
-    arena.device = mmap(NULL, ARENA_BYTES, PROT_NONE, MAP_SHARED, file, 0);
-    arena.shadow = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    arena.file = file;
-    if (arena.device == MAP_FAILED || arena.shadow == MAP_FAILED) {
-        abort();
-    }
+    new_memory();
     return name_component();
+}
+
+void device_reset(void)
+{
+    arena.used = 0;
+    arena.count = 0;
+    ++arena.resets;
+    close(arena.file);
+    new_memory();
 }

@@ -27,7 +27,8 @@ typedef struct {
     void (*release)(void *address);
     /* Finds the allocation that contains the address. */
     bool (*range)(const void *address, void **base, size_t *bytes);
-    /* The number of an allocation; a later one at the same address has another. */
+    /* The number of an allocation; a later one at the same address has another. 0: there are no
+     * numbers. */
     uint64_t (*number)(const void *base);
 } device_calls_t;
 
@@ -44,7 +45,12 @@ void *device_new(size_t bytes);
 void device_export(void);
 int hsa_amd_portable_export_dmabuf(const void *address, size_t bytes, int *file, uint64_t *offset);
 
-/* Makes all of the arena free. */
+/* Gives allocations no numbers from now on, as Open MPI's component for an old ROCm does. */
+void device_unnumber(void);
+
+/* Makes all of the arena free. Later allocations have the same addresses and other memory: an
+ * adapter that still uses a registration of an earlier one reaches what is no longer there.
+ * REQUIRES: nothing in the arena is in use. */
 void device_reset(void);
 
 /* The program's own copies, which do not count. */

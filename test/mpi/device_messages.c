@@ -8,9 +8,15 @@
  * sender, before the send ends, and once into the device by its receiver.
  *
  * Argument "registered": adapters reach the device's memory, so that contiguous bytes of long
- * messages are not copied there.
+ * messages are not copied there, and adaptib counts these messages.
+ *
+ * Argument "refused": as "counted", where the device does not hand its memory to adapters, and
+ * adaptib counts that. Argument "unnumbered": as "counted", where allocations cannot be told apart.
+ *
+ * Arguments "surviving" and a number: as "registered", so many times while paths fail. Data may be
+ * copied then, where adapters do not get through.
  */
-#include "check.h"
+#include "counters.h"
 
 #include "device/device.h"
 
@@ -27,8 +33,9 @@ static const size_t buffered_bytes = 64000000; /* all buffered messages may be u
 
 static const size_t most_eager = 65536; /* of any transport */
 
-static bool counted;
-static bool registered;
+static bool counts;     /* Open MPI's copies */
+static bool registered; /* adapters reach the device */
+static counter_t direct, refused;
 
 /* A buffer of either kind, with a guard before and behind. */
 typedef struct {
@@ -205,13 +212,30 @@ static void receive_by(int way, const data_t *data, int from, MPI_Status *status
     }
 }
 
-static void check_copies(const device_count_t *before, size_t out, size_t in, const char *what)
-{
-    const device_count_t now = device_counted();
+/* What was counted so far */
+typedef struct {
+    device_count_t copies;
+    unsigned long long direct; /* ends of messages that adapters reached */
+} counts_t;
 
-    CHECK(!counted || (now.out - before->out == out && now.in - before->in == in),
+static counts_t counts_now(void)
+{
+    return (counts_t){device_counted(), counter_now(&direct)};
+}
+
+static void check_counts(const counts_t *before, size_t out, size_t in, bool reached,
+                         const char *what)
+{
+    const counts_t now = counts_now();
+
+    CHECK(!counts
+              || (now.copies.out - before->copies.out == out
+                  && now.copies.in - before->copies.in == in),
           "%s: %zu bytes were copied out of the device and %zu into it, expected %zu and %zu", what,
-          now.out - before->out, now.in - before->in, out, in);
+          now.copies.out - before->copies.out, now.copies.in - before->copies.in, out, in);
+    CHECK(!counts || now.direct - before->direct == reached,
+          "%s: %llu messages are counted as reached by an adapter, expected %d", what,
+          now.direct - before->direct, reached);
 }
 
 /* Bytes that are copied out of or into the device for a message; a buffered one has left it before
@@ -231,18 +255,19 @@ static void one_message(int way, int kind, size_t bytes, bool gaps)
     const char *what = text(gaps ? "with gaps" : "contiguous", kind, bytes);
     buffer_t buffer = buffer_new(span_of(bytes, gaps), device);
     data_t data = {buffer.start, gaps ? 1 : (int) bytes, gaps ? blocks_of(bytes) : MPI_BYTE};
-    const device_count_t before = device_counted();
+    const counts_t before = counts_now();
     const size_t copied = device ? copied_bytes(sends, way, bytes, gaps) : 0;
+    const bool reached = device && copied < bytes;
     MPI_Status status;
 
     if (sends) {
         put_stream(&buffer, bytes, gaps, key);
         send_by(way, &data, check_ranks - 1);
-        check_copies(&before, copied, 0, what);
+        check_counts(&before, copied, 0, reached, what);
     } else {
         receive_by(way, &data, 0, &status);
         CHECK_STATUS(&status, 0, TAG, bytes, what);
-        check_copies(&before, 0, copied, what);
+        check_counts(&before, 0, copied, reached, what);
         check_stream(&buffer, bytes, gaps, key, what);
     }
     if (gaps) {
@@ -334,22 +359,9 @@ static void collectives(size_t bytes)
     device_reset();
 }
 
-int main(int argc, char **argv)
+/* Everything, which ends together */
+static void all(void)
 {
-    void *buffer;
-
-    if (!device_open()) { /* before MPI_Init, which knows no btl/sm in Open MPI 4.1 */
-        return CHECK_SKIPPED;
-    }
-    check_begin(&argc, &argv, "device_messages", 2);
-    registered = argc > 1 && strcmp(argv[1], "registered") == 0;
-    counted = registered || (argc > 1 && strcmp(argv[1], "counted") == 0);
-    if (registered) {
-        device_export();
-    }
-    buffer = malloc(buffered_bytes);
-    MPI_Buffer_attach(buffer, (int) buffered_bytes);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     messages();
     MPI_Barrier(MPI_COMM_WORLD);
     crowd();
@@ -358,8 +370,50 @@ int main(int argc, char **argv)
         MPI_Barrier(MPI_COMM_WORLD);
         collectives(bytes);
     }
+}
+
+/* What all messages together did */
+static void check_kind(const char *kind)
+{
+    CHECK(!registered || counter_now(&direct) > 0, "no adapter reached the device");
+    CHECK(registered || counter_now(&direct) == 0, "adapters reached the device");
+    CHECK(strcmp(kind, "refused") != 0 || counter_now(&refused) > 0, "no refusal was counted");
+}
+
+int main(int argc, char **argv)
+{
+    void *buffer;
+    int provided = 0;
+
+    if (!device_open()) { /* before MPI_Init, which knows no btl/sm in Open MPI 4.1 */
+        return CHECK_SKIPPED;
+    }
+    check_begin(&argc, &argv, "device_messages", 2);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    direct = counter_begin("accelerator_direct");
+    refused = counter_begin("accelerator_refused");
+    const char *kind = argc > 1 ? argv[1] : "";
+    const bool survives = strcmp(kind, "surviving") == 0;
+    registered = survives || strcmp(kind, "registered") == 0;
+    counts = argc > 1 && !survives;
+    if (strcmp(kind, "unnumbered") == 0) {
+        device_unnumber();
+    }
+    if (registered || strcmp(kind, "unnumbered") == 0) {
+        device_export();
+    }
+    buffer = malloc(buffered_bytes);
+    MPI_Buffer_attach(buffer, (int) buffered_bytes);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int left = survives && argc > 2 ? atoi(argv[2]) : 1; left > 0; --left) {
+        all();
+    }
+    check_kind(kind);
+    counter_end(&direct);
+    counter_end(&refused);
     MPI_Buffer_detach(&buffer, &(int){0});
     free(buffer);
+    MPI_T_finalize();
     check_end();
     return 0;
 }

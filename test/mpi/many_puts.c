@@ -9,7 +9,7 @@
  * variable transfer_stalls) is bounded, too. Arguments: put|get|send, some, many (1000000, for
  * example, for a soak).
  */
-#include "check.h"
+#include "counters.h"
 
 #include <time.h>
 
@@ -25,44 +25,6 @@ static const double short_time = 1e-7; /* seconds per operation; below, no ratio
 
 static unsigned char *memory, *local;
 static MPI_Win window;
-
-/* The counter's value: the larger one if both components have it. */
-static unsigned long long counted(const char *suffix)
-{
-    int count = 0;
-    bool found = false;
-    unsigned long long most = 0;
-
-    MPI_T_pvar_get_num(&count);
-    for (int i = 0; i < count; ++i) {
-        char name[256];
-        int length = sizeof name, verbosity, class, bind, read_only, continuous, atomic, elements;
-        MPI_Datatype type;
-        MPI_T_enum values;
-        MPI_T_pvar_session session;
-        MPI_T_pvar_handle handle;
-
-        if (MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, &values, NULL, NULL,
-                                &bind, &read_only, &continuous, &atomic)
-                != MPI_SUCCESS
-            || NULL == strstr(name, "adaptib") || NULL == strstr(name, suffix)) {
-            continue;
-        }
-        unsigned long long value[1] = {0};
-        CHECK(MPI_T_pvar_session_create(&session) == MPI_SUCCESS, "session");
-        CHECK(MPI_T_pvar_handle_alloc(session, i, NULL, &handle, &elements) == MPI_SUCCESS,
-              "handle of %s", name);
-        CHECK(elements == 1, "%s has %d elements", name, elements);
-        MPI_T_pvar_start(session, handle);
-        CHECK(MPI_T_pvar_read(session, handle, value) == MPI_SUCCESS, "read %s", name);
-        most = value[0] > most ? value[0] : most;
-        found = true;
-        MPI_T_pvar_handle_free(session, &handle);
-        MPI_T_pvar_session_free(&session);
-    }
-    CHECK(found, "there is no counter %s", suffix);
-    return most;
-}
 
 /* The time from the first operation to the flush of all. */
 static double time_one_sided(bool put, int count, int target)
@@ -93,11 +55,12 @@ static double one_sided(bool put, int count, int target, uint64_t salt)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (check_rank == 0) {
-        const unsigned long long before = counted("transfer_stalls");
+        counter_t counter = counter_begin("transfer_stalls");
         took = time_one_sided(put, count, target);
-        const unsigned long long stalls = counted("transfer_stalls") - before;
+        const unsigned long long stalls = counter_now(&counter);
         CHECK(stalls <= (unsigned long long) count * MOST_STALLS,
               "%d operations had to wait %llu times", count, stalls);
+        counter_end(&counter);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (check_rank == (put ? target : 0)) {

@@ -173,7 +173,7 @@ static inline bool opal_common_adaptib_is_device(const void *address)
 }
 
 /* Finds the allocation of a device's memory around an address; returns false if there is none, or
- * the device's component does not tell. */
+ * the device's component does not tell, or does not number allocations (0). */
 static inline bool opal_common_adaptib_device_allocation(const void *address, void **base,
                                                          size_t *bytes, uint64_t *id)
 {
@@ -183,7 +183,7 @@ static inline bool opal_common_adaptib_device_allocation(const void *address, vo
 
     if (0 >= opal_accelerator.check_addr(address, &device, &flags)
         || OPAL_SUCCESS != opal_accelerator.get_address_range(device, address, base, bytes)
-        || OPAL_SUCCESS != opal_accelerator.get_buffer_id(device, *base, &number)) {
+        || OPAL_SUCCESS != opal_accelerator.get_buffer_id(device, *base, &number) || 0 == number) {
         return false;
     }
     *id = number;
