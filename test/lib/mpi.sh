@@ -25,11 +25,12 @@ mpi_environment() {
 ompi_major() { ompi_info --version | sed -n 's/^Open MPI v\([0-9]*\).*/\1/p'; }
 
 # mpirun passes the component path to PMIx, too, which would complain about each file there that is
-# not one of its components.
+# not one of its components. Its launcher, PRRTE, has a variable of its own about binding.
 mpi_environment_of_5() {
     local libdir
     libdir=$(pkg-config --variable=libdir pmix) || die "pkg-config does not find PMIx, which Open MPI 5 uses"
     export PMIX_MCA_mca_base_component_path=$libdir/pmix
+    export PRTE_MCA_hwloc_default_binding_policy=none
 }
 
 # ompi_has FRAMEWORK COMPONENT: returns 0 if this Open MPI has the component
