@@ -32,8 +32,8 @@ private:
 };
 
 // Knows whether a write of credit is under way. All of them write the same word of the peer's
-// memory, and not every adapter places writes in the order in which they were posted: an older count
-// that comes last would hide a newer one for ever from a peer that has not looked meanwhile.
+// memory, and not every adapter places writes in the order in which they were posted: an older
+// count that comes last would hide a newer one for ever from a peer that has not looked meanwhile.
 class CreditWork final : public WorkTarget {
 public:
     bool any() const { return any_; } // since begin()
