@@ -52,7 +52,7 @@ struct PartsOptions {
 class CoreParts : public testing::Test,
                   public ProtocolListener,
                   public PathObserver,
-                  public PeerFailureListener {
+                  public DatagramPathsListener {
 protected:
     struct Arrived {
         Peer* peer;
@@ -116,11 +116,13 @@ protected:
     // PathObserver
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
-    // PeerFailureListener
+    // DatagramPathsListener
     void on_peer_failed(Peer& peer, const std::string& why) override {
         failed_.push_back(&peer);
         protocol_.failures().fail(peer, why);
     }
+
+    void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues() {
         std::vector<std::unique_ptr<CompletionQueue>> queues(rails().size());
@@ -173,7 +175,9 @@ protected:
 
 // The ring through which a peer sends, and its end of it.
 struct PeerRing {
-    explicit PeerRing(Peer& reader, std::uint64_t units = 256) : peer(reader), ring(units, true) {
+    // `stores`: the peer stores its messages; otherwise it posts them.
+    explicit PeerRing(Peer& reader, std::uint64_t units = 256, bool stores = true)
+        : peer(reader), ring(units, stores) {
         peer.in.ring.emplace(static_cast<std::byte*>(ring.memory.address()), units);
         peer.in.ring_memory = std::make_unique<PlainRegion>(RingMemory::bytes({}));
         peer.in.credit_address = reinterpret_cast<std::uintptr_t>(&ring.credit);
