@@ -11,6 +11,12 @@ TraceKind kind_of(PathState state) {
                                         : TraceKind::path_suspect;
 }
 
+IncidentKind incident_of(PathState state) {
+    return state == PathState::up       ? IncidentKind::path_up
+           : state == PathState::failed ? IncidentKind::path_failed
+                                        : IncidentKind::path_suspect;
+}
+
 } // namespace
 
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
@@ -67,9 +73,10 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState, Pat
     if (peer.session.state == ConnectState::failed) {
         return;
     }
-    note_event(parts_->trace, kind_of(now),
-               {.peer = peer.contact.name,
-                .rail = static_cast<std::uint8_t>(peer.contact.route.pairs[pair].local)});
+    const auto rail = static_cast<std::uint8_t>(peer.contact.route.pairs[pair].local);
+    note_event(parts_->counters.trace, kind_of(now), {.peer = peer.contact.name, .rail = rail});
+    note_incident(parts_->counters.history,
+                  {.peer = peer.contact.name, .kind = incident_of(now), .rail = rail});
     parts_->datagram_paths.on_path_changed(peer, pair, now);
     if (now == PathState::failed) {
         const bool used =

@@ -25,6 +25,7 @@
 #include "protocol/rendezvous.h"
 #include "protocol/tagged_receives.h"
 #include "protocol/transfer_engine.h"
+#include "stats/run_history.h"
 #include "stats/trace.h"
 
 namespace adaptib {
@@ -41,7 +42,8 @@ public:
         TransferEngine& transfers;
         Rendezvous& rendezvous;
         ProtocolListener& listener;
-        Trace* trace; // null: none
+        Trace* trace;        // null: none
+        RunHistory* history; // null: none
     };
 
     explicit PeerFailures(const Parts& parts) : parts_(parts) {}
