@@ -80,10 +80,21 @@ def look_at(window, name, page, size, dark):
     window.script("heat.scrollIntoView({block: 'end'})")
     window.settle()
     window.picture(os.path.join(PICTURES, what.replace(", ", "-").replace(" ", "-") + "-map.png"))
+    over_time(window, what)
     colors, empty, cells = window.script(CELLS)
     check(len(colors) >= (2 if cells > 9 else 1) and 0 < cells - empty,
           f"{what}: {len(colors)} colors, {empty} of {cells} cells empty")
     return colors
+
+
+def over_time(window, what):
+    """The bars of rails over time are there and can be seen."""
+    window.script("document.querySelector('.time').scrollIntoView()")
+    window.settle()
+    window.picture(os.path.join(PICTURES, what.replace(", ", "-").replace(" ", "-") + "-time.png"))
+    sizes = window.script("[...document.querySelectorAll('.time rect')].map(it => {"
+                          "const box = it.getBoundingClientRect(); return box.width; })")
+    check(sizes and min(sizes) > 1, f"{what}: bars over time: {sizes[:5]}")
 
 
 def controls(window, side):
@@ -104,13 +115,17 @@ def controls(window, side):
         chosen = window.script("layer.value")
         check(chosen == layers[1] and window.script(CELLS) != before,
               f"the arrow key chooses {layers[1]}, not {chosen}, and another picture is drawn")
-    opened = "document.querySelector('details').open"
+    opened = "document.querySelector('.details details').open"
     check(not window.script(opened), "details are closed at first")
-    window.click("summary")
+    window.click(".details summary")
     check(window.script(opened) and "adaptib report" in window.script(
-        "document.querySelector('details pre').innerText"), "a click opens the details")
-    window.click("summary")
+        "document.querySelector('.details pre').innerText"), "a click opens the details")
+    window.click(".details summary")
     check(not window.script(opened), "another click closes them")
+    if side > 3:  # The other job has no incidents.
+        window.click(".incidents summary")
+        check("path failed" in window.script("document.querySelector('.incidents').innerText"),
+              "a click opens the table of incidents")
     check(not window.complaints(), f"{window.complaints()}")
 
 

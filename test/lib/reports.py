@@ -94,6 +94,7 @@ def check_peers(directory):
         with open(os.path.join(directory, f"rank-{rank}.json"), encoding="utf-8") as file:
             data = json.load(file)
         peers = data["peers"]
+        check_history(data)
         check({row["rank"] for row in peers} == {0, 1, 2} - {rank}
               and all(row["fabric"] == "shm" for row in peers), f"the peers of {rank}: {peers}")
         for name in ("ring_sent_bytes", "datagram_sent", "rdma_read_bytes"):
@@ -160,6 +161,36 @@ def matrix(directory, work):
     status, text, complaints = tool("--matrix", "-", older)
     check(status == 1 and not text and "without numbers by peer" in complaints, complaints)
     check(tool(older)[0] == 0, "what an earlier version reported is shown")
+    without_history(older)
+
+
+def without_history(directory):
+    """The page says what reports of an earlier version lack; a history that is damaged is none."""
+    path = os.path.join(directory, "rank-1.json")
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    history = data.pop("history")
+    for change, said in (({}, "1 report of an earlier version without numbers over time"),
+                         ({"history": [dict(history[0], time_us=[0])]}, "no report of process 1"),
+                         ({"history": [{}]}, "no report of process 1")):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data | change, file)
+        status, page, complaints = tool("--html", "-", directory)
+        check(status == 0 and said in page, f"{said}: {complaints}")
+
+
+def check_history(data):
+    """The samples of each rail add up to its counter, and nothing fails."""
+    check(len(data["history"]) == 1, f"a history of each endpoint: {data['history']}")
+    history = data["history"][0]
+    times, rails = history["time_us"], history["rails"]
+    check(2 <= len(times) <= 256 and times == sorted(times), f"times: {times}")
+    for row in rails:
+        check(len(row["bytes"]) == len(times) and
+              sum(row["bytes"]) == data["counters"][f"rail_bytes_{row['rail']}"]["value"],
+              f"bytes of {row['name']}: {row}")
+    check(rails and history["incidents"] == [] and history["incidents_lost"] == 0,
+          f"rails without failures: {history}")
 
 
 def neighbors(rank):
@@ -170,6 +201,26 @@ def neighbors(rank):
             yield ((x + sign * dx) % 16 * 64 + (y + sign * dy) % 8 * 8 + (z + sign * dz) % 8, share)
     for bit in range(10):
         yield rank ^ 1 << bit, 1 / 64
+
+
+def large_history(rank, moved):
+    """Over 20 s two rails, of which the second fails for a while on a host, and comes back."""
+    count = 200
+    parts = [moved // count] * count
+    broken = rank // 32 == 7
+    second = [0 if broken and 60 <= sample < 120 else part // 19 for sample, part in enumerate(parts)]
+    incidents = [{"time_us": time, "kind": kind, "job": 0, "rank": rank ^ 32, **more}
+                 for time, kind, more in ((6_000_000, "path failed", {"rail": 1}),
+                                          (6_000_100, "repair begun", {}),
+                                          (6_004_100, "repaired", {"lasted_us": 4000}),
+                                          (12_000_000 + 1000 * rank, "path up", {"rail": 1}))]
+    return {"endpoint": 0, "started_ns": 1_790_000_000_000_000_000 + 1_000_000 * rank,
+            "time_us": [100_000 * sample for sample in range(count)],
+            "rails": [{"rail": 0, "name": "mlx5_0:1", "bytes": parts},
+                      {"rail": 1, "name": "mlx5_1:1", "bytes": second}],
+            "weights": [{"path": 0, "per_mille": [500] * 20 + [950] * 180},
+                        {"path": 1, "per_mille": [500] * 20 + [50] * 180}],
+            "incidents": incidents if broken else [], "incidents_lost": 2 if rank == 224 else 0}
 
 
 def large_job(template, directory):
@@ -195,6 +246,7 @@ def large_job(template, directory):
         moved = data["counters"]["rdma_read_bytes"]["value"]
         for rail, part in ((0, moved - moved // 20), (1, moved // 20)):
             data["counters"][f"rail_bytes_{rail}"]["value"] = part
+        data["history"] = [large_history(rank, moved)]
         data["counters"]["paths_failed"]["value"] = data["counters"]["repairs"]["value"] = \
             3 if rank // 32 == 7 else 0
         with open(os.path.join(directory, f"rank-{rank}.json"), "w", encoding="utf-8") as file:
@@ -209,11 +261,16 @@ def large(directory, work):
     seconds = time.monotonic() - begin
     check(status == 0 and "1024 processes on 32 hosts" in text and seconds < LONGEST_SUMMARY,
           f"a summary after {seconds:.2f} s:\n{text}{complaints}")
+    check(re.search(r"path failed +32 +6\.224 s +6\.255 s", text), f"incidents by kind:\n{text}")
+    check("earlier ones that no report has: 2" in text, f"incidents lost:\n{text}")
     begin = time.monotonic()
     status, _, complaints = tool("--html", page, many)
     check(status == 0 and time.monotonic() - begin < LONGEST, f"a large page: {complaints}")
     with open(page, encoding="utf-8") as file:
-        check("Rail 1 carried 5.0 % of the bytes" in file.read(), "advice on the weak rail")
+        content = file.read()
+    check("Rail 1 carried 5.0 % of the bytes" in content, "advice on the weak rail")
+    check("rail 1 (mlx5_1:1): at most" in content and "the first 100 of 128" in content
+          and "<h2>Learnt weights</h2>" in content, "rails, incidents and weights over time")
     check(os.path.getsize(page) < LARGEST_PAGE, f"a large page has {os.path.getsize(page)} bytes")
 
 
