@@ -8,6 +8,7 @@
 // May touch: shared.h, queue_pair.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <deque>
@@ -57,6 +58,8 @@ public:
     void add(QueuePair* qp) { queue_pairs_[qp->ex.qp_base.qp_num] = qp; }
     void remove(QueuePair* qp);
     void schedule(QueuePair* qp);
+    // Looks at the queue pairs' timers at that time, if not before.
+    void look_at(std::int64_t time) { timers_at_ = std::min(timers_at_, time); }
     void unschedule(QueuePair* qp) { std::erase(scheduled_, qp); }
     std::uint32_t add(MemoryRegion* region);
     void remove(MemoryRegion* region) { regions_.erase(region->mr.lkey); }

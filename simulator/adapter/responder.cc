@@ -291,6 +291,7 @@ bool QueuePair::lets_overtake(const PacketHeader& packet, const std::uint8_t* pa
     if (packet.has(kLast)) {
         overtaken.within = false;
         overtaken.until = now_ns() + kOvertakePause;
+        engine_.look_at(overtaken.until);
     }
     if (packet.has(kImmediate)) { // which tells that the data is there
         overtaken.last.flags &= static_cast<std::uint8_t>(~kAckRequest);
