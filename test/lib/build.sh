@@ -114,14 +114,14 @@ uses() {
 # if the build in this directory uses clang, of the core's libraries. Sets grouped to the arguments
 # with which make uses the groups.
 group_sources() {
-    local program programs=() libraries=(libadaptib_core_la libadaptib_verbs_la)
+    local program programs=()
     grouped=()
     ! uses ccache || return 0
     for program in "$@"; do
         programs+=($(make_value test "${program//-/_}"))
     done
     if uses clang; then
-        group_sources_of opal/mca/common/adaptib "${libraries[@]}" &&
+        group_sources_of opal/mca/common/adaptib libadaptib_core_la libadaptib_verbs_la &&
             group_sources_of simulator libadaptib_sim_la || return 1
     fi
     group_sources_of test "${programs[@]}" || return 1

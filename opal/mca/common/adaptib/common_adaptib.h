@@ -309,7 +309,7 @@ typedef struct {
     void *context;
 } opal_common_adaptib_data_t;
 
-/* Where an accelerator's memory has the data of a message. */
+/* Place of a message's data in an accelerator's memory. */
 typedef struct {
     void *address; /* of the data */
     void *base;    /* of the allocation around it */

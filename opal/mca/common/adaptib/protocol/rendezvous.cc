@@ -13,7 +13,7 @@ Rendezvous::~Rendezvous() {
     receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
 }
 
-// Registers the data of a message for its transfer. Returns false if it is neither contiguous, or
+// Registers the data of a message for its transfer. Returns false if it is not contiguous, or
 // cannot be registered.
 template <typename Transferred>
 bool Rendezvous::register_data(Transferred& transfer, const Data& data, Bytes bytes,
