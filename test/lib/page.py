@@ -124,7 +124,7 @@ def controls(window, side):
     check(not window.script(opened), "another click closes them")
     if side > 3:  # The other job has no incidents.
         window.click(".incidents summary")
-        check("path failed" in window.script("document.querySelector('.incidents').innerText"),
+        check("rail down" in window.script("document.querySelector('.incidents').innerText"),
               "a click opens the table of incidents")
     check(not window.complaints(), f"{window.complaints()}")
 

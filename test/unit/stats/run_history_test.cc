@@ -66,16 +66,59 @@ TEST_F(Histories, AreBoundedAndCoverTheWholeTimeEvenly) {
 
 TEST_F(Histories, KeepTheLatestIncidents) {
     for (std::size_t i = 0; i < RunHistory::kMostIncidents + 10; ++i) {
-        clock_.advance(Nanoseconds{1});
+        clock_.advance(RunHistory::kTogether);
         history_.note({.peer = i, .kind = IncidentKind::repair});
     }
     EXPECT_EQ(history_.incidents(), RunHistory::kMostIncidents);
     EXPECT_EQ(history_.lost(), 10u);
     EXPECT_EQ(history_.incident(0).peer, 10u);
-    EXPECT_EQ(history_.incident(0).at, Nanoseconds{11});
+    EXPECT_EQ(history_.incident(0).at, 11 * RunHistory::kTogether);
     EXPECT_EQ(history_.incident(RunHistory::kMostIncidents - 1).peer,
               RunHistory::kMostIncidents + 9);
     note_incident(nullptr, {}); // nobody asked for them
+}
+
+TEST_F(Histories, CountIncidentsThatFollowEachOther) {
+    const auto note = [&](std::uint64_t peer, IncidentKind kind, int lasted, std::uint8_t rail) {
+        clock_.advance(Nanoseconds{1000});
+        history_.note({.peer = peer, .lasted = Nanoseconds{lasted}, .kind = kind, .rail = rail});
+    };
+    for (std::uint64_t peer = 1; peer <= 1000; ++peer) { // as those of a port that goes down
+        note(peer, IncidentKind::repair, 0, Incident::kNoRail);
+        note(peer, IncidentKind::repaired, peer == 7 ? 5000 : 4000, Incident::kNoRail);
+    }
+    ASSERT_EQ(history_.incidents(), 2u);
+    EXPECT_EQ(history_.incident(0).count, 1000u);
+    EXPECT_EQ(history_.incident(1).count, 1000u);
+    EXPECT_EQ(history_.incident(1).peer, 1u);
+    EXPECT_EQ(history_.incident(1).lasted, Nanoseconds{5000});
+    note(1, IncidentKind::path_failed, 0, 0);
+    note(1, IncidentKind::path_failed, 0, 1);
+    EXPECT_EQ(history_.incidents(), 4u) << "over other rails";
+    EXPECT_EQ(history_.lost(), 0u);
+    clock_.advance(RunHistory::kTogether);
+    note(1, IncidentKind::repair, 0, Incident::kNoRail);
+    ASSERT_EQ(history_.incidents(), 5u) << "later";
+    EXPECT_EQ(history_.incident(4).count, 1u);
+}
+
+TEST_F(Histories, SayWhatAnIncidentHas) {
+    history_.note({.kind = IncidentKind::rail_down, .rail = 1});
+    EXPECT_EQ(json().find("\"rank\""), std::string::npos) << json();
+    EXPECT_EQ(json().find("\"count\""), std::string::npos) << json();
+    history_.note({.kind = IncidentKind::rail_down, .rail = 1});
+    EXPECT_NE(json().find("\"count\": 2"), std::string::npos) << json();
+}
+
+TEST_F(Histories, HaveTheBytesOfPaths) {
+    history_.add_path_bytes(3, 100);
+    pass(2, 1);
+    history_.add_path_bytes(3, 20);
+    pass(2, 1);
+    EXPECT_EQ(history_.samples()[1].path_bytes[3], 100u);
+    EXPECT_EQ(history_.samples()[2].path_bytes[3], 120u);
+    EXPECT_NE(json().find("\"path\": 3"), std::string::npos) << json();
+    EXPECT_NE(json().find("\"bytes\": [0, 100, 20]"), std::string::npos) << json();
 }
 
 TEST_F(Histories, WriteBytesOfEachIntervalAndLeaveOutWhatIsUnused) {

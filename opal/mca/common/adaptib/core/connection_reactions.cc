@@ -110,6 +110,7 @@ void ConnectionReactions::on_fenced(Peer& peer) { parts_->protocol.flow().on_fen
 void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
     note(TraceKind::repair_end, peer, repair_id(peer));
     note(IncidentKind::repaired, peer, took);
+    note_standby(peer);
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         if (peer.lanes.subchannels[i].qp != nullptr) {
             parts_->paths.report_success(peer, i, parts_->datagram_paths.reports_paths(peer));
@@ -126,6 +127,27 @@ void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
                  " was made anew over " + std::to_string(peer.lanes.live_subchannels()) + " of " +
                  std::to_string(peer.lanes.subchannels.size()) + " paths; it took " +
                  std::to_string(microseconds) + " us.");
+}
+
+// Notes when a connection begins, and ceases, to have standby rails only.
+void ConnectionReactions::note_standby(Peer& peer) const {
+    const auto& subchannels = peer.lanes.subchannels;
+    const auto first = std::ranges::find_if(
+        subchannels, [](const Subchannel& each) { return each.standby && each.qp != nullptr; });
+    const bool only =
+        first != subchannels.end() && std::ranges::all_of(subchannels, [](const Subchannel& each) {
+            return each.standby || each.qp == nullptr;
+        });
+    if (only == peer.interruption.on_standby) {
+        return;
+    }
+    peer.interruption.on_standby = only;
+    const auto kind = only ? IncidentKind::standby_used : IncidentKind::standby_over;
+    const std::uint8_t rail = first != subchannels.end()
+                                  ? static_cast<std::uint8_t>(first->local_rail)
+                                  : Incident::kNoRail;
+    note_incident(parts_->counters.history,
+                  {.peer = peer.contact.name, .kind = kind, .rail = rail});
 }
 
 void ConnectionReactions::on_partition(Peer& peer, Nanoseconds lasted) {

@@ -83,6 +83,8 @@ private:
                       {.peer = peer.contact.name, .lasted = lasted, .kind = kind});
     }
 
+    void note_standby(Peer& peer) const;
+
     const Clock& clock_;
     MessageFunction message_;
     std::optional<Parts> parts_;

@@ -13,7 +13,6 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
                           " on host " + peer.contact.address.host + " is broken: " + what +
                           ". Its requests end with an error.";
     note_event(parts_.trace, TraceKind::peer_lost, {.peer = peer.contact.name});
-    note_incident(parts_.history, {.peer = peer.contact.name, .kind = IncidentKind::peer_lost});
     peer.in.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
@@ -38,6 +37,7 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
 void PeerFailures::report(Peer& peer) {
     if (!peer.ending.failure_reported) {
         peer.ending.failure_reported = true;
+        note_incident(parts_.history, {.peer = peer.contact.name, .kind = IncidentKind::peer_lost});
         parts_.listener.on_broken(peer);
     }
 }

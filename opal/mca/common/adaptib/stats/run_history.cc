@@ -27,6 +27,7 @@ void RunHistory::sample(Nanoseconds now) {
     }
     HistorySample& sample = samples_.emplace_back();
     sample.at = now;
+    sample.path_bytes = path_bytes_;
     for (std::size_t i = 0; i < kRailBytes.size(); ++i) {
         sample.rail_bytes[i] = counters_.*kRailBytes[i];
     }
@@ -48,7 +49,26 @@ void RunHistory::halve() {
 
 void RunHistory::note(Incident incident) {
     incident.at = clock_.now();
+    if (Incident* const other = find_recent(incident); other != nullptr) {
+        ++other->count;
+        other->lasted = std::max(other->lasted, incident.lasted);
+        return;
+    }
     (*incidents_)[noted_++ % kMostIncidents] = incident;
+}
+
+// Returns one of the latest that has this kind and rail and is less than kTogether old, or null.
+Incident* RunHistory::find_recent(const Incident& incident) {
+    for (std::size_t back = 1; back <= std::min(kRecent, incidents()); ++back) {
+        Incident& other = (*incidents_)[(noted_ - back) % kMostIncidents];
+        if (incident.at - other.at >= kTogether) {
+            return nullptr;
+        }
+        if (other.kind == incident.kind && other.rail == incident.rail) {
+            return &other;
+        }
+    }
+    return nullptr;
 }
 
 } // namespace adaptib

@@ -49,6 +49,25 @@ void write_rails(JsonWriter& json, const EndpointHistory& of) {
     json.end_array();
 }
 
+void write_paths(JsonWriter& json, const RunHistory& history) {
+    json.begin_array("paths");
+    for (std::size_t path = 0; path < kPathWeights.size(); ++path) {
+        Numbers moved;
+        std::uint64_t before = 0;
+        for (const HistorySample& sample : history.samples()) {
+            moved.push_back(sample.path_bytes[path] - before);
+            before = sample.path_bytes[path];
+        }
+        if (any(moved)) {
+            json.begin_object();
+            json.number("path", path);
+            json.numbers("bytes", moved);
+            json.end_object();
+        }
+    }
+    json.end_array();
+}
+
 void write_weights(JsonWriter& json, const RunHistory& history) {
     json.begin_array("weights");
     for (std::size_t path = 0; path < kPathWeights.size(); ++path) {
@@ -70,13 +89,18 @@ void write_incident(JsonWriter& json, const Incident& incident, Nanoseconds star
     json.begin_object();
     json.number("time_us", microseconds(incident.at - start));
     json.text("kind", incident_text(incident.kind));
-    json.number("job", job_of(incident.peer));
-    json.number("rank", rank_of(incident.peer));
+    if (incident.peer != Incident::kNoPeer) {
+        json.number("job", job_of(incident.peer));
+        json.number("rank", rank_of(incident.peer));
+    }
     if (incident.rail != Incident::kNoRail) {
         json.number("rail", std::uint32_t{incident.rail});
     }
     if (incident.lasted.count() > 0) {
         json.number("lasted_us", microseconds(incident.lasted));
+    }
+    if (incident.count > 1) {
+        json.number("count", incident.count);
     }
     json.end_object();
 }
@@ -90,6 +114,7 @@ void write_history(JsonWriter& json, const EndpointHistory& of) {
     json.number("started_ns", of.started);
     write_times(json, history);
     write_rails(json, of);
+    write_paths(json, history);
     write_weights(json, history);
     json.begin_array("incidents");
     for (std::size_t i = 0; i < history.incidents(); ++i) {

@@ -2,7 +2,7 @@
 // The history of an endpoint as members of the report's JSON (schema adaptib-report).
 //
 // Units: times in microseconds from the history's start, whose time is in nanoseconds since 1970;
-// bytes of a rail in the interval that ends with the sample; weights per mille.
+// bytes of a rail or path in the interval that ends with the sample; weights per mille.
 // Threads: any; the history does not change meanwhile.
 // May touch: base/, stats/run_history.h.
 #pragma once
