@@ -179,6 +179,8 @@ def without_history(directory):
             json.dump(data | change, file)
         status, page, complaints = tool("--html", "-", directory)
         check(status == 0 and said in page, f"{said}: {complaints}")
+        status, page, complaints = tool("--html", "-", directory, directory)
+        check(status == 0 and page.count(said) == 2, f"two jobs, {said}: {complaints}")
 
 
 def check_history(data):
