@@ -78,6 +78,11 @@ public:
     static constexpr Nanoseconds kFirstInterval = std::chrono::milliseconds{10};
     static constexpr Nanoseconds kTogether = std::chrono::milliseconds{10};
 
+    // Most memory of a history, which belongs to an endpoint.
+    static constexpr Bytes kMemory =
+        kMostSamples * sizeof(HistorySample) + kMostIncidents * sizeof(Incident);
+    static_assert(kMemory <= 40 * 1024);
+
     RunHistory(const Clock& clock, const Counters& counters);
 
     // Time of the next sample.
