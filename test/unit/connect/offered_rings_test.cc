@@ -85,10 +85,10 @@ TEST_F(Offers, TheMemoryOfTheLastConnectionIsReused) {
     const std::uint32_t key = one->in.ring_registration.remote_key(0);
     rings_.withdraw(*one);
     std::memset(lines(*one), 1, 100);
-    one->in.credits_posted = 7;
+    one->in.credit_work.on_posted();
     OfferedRings::clean(*one, 128);
     EXPECT_TRUE(is_zero(*one));
-    EXPECT_EQ(one->in.credits_posted, 0u);
+    EXPECT_FALSE(one->in.credit_work.any());
     ASSERT_TRUE(rings_.offer(*one).ok());
     EXPECT_EQ(one->in.ring_memory->address(), memory);
     EXPECT_EQ(one->in.ring_registration.remote_key(0), key);
@@ -100,11 +100,11 @@ TEST_F(Offers, ARepairBeginsWithAnEmptyRing) {
     const auto one = peer(1);
     ASSERT_TRUE(rings_.offer(*one).ok());
     std::memset(lines(*one), 1, kRing); // the last connection has filled it
-    one->in.credits_posted = 7;
+    one->in.credit_work.on_posted();
     rings_.renew(*one);
     EXPECT_TRUE(is_zero(*one));
     EXPECT_TRUE(one->in.ring.has_value());
-    EXPECT_EQ(one->in.credits_posted, 0u);
+    EXPECT_FALSE(one->in.credit_work.any());
     EXPECT_EQ(events_.rings_withdrawn, 1u);
     EXPECT_EQ(events_.rings_offered, 2u);
     EXPECT_EQ(world_.counters.rings_open, 1u);

@@ -173,7 +173,9 @@ protected:
 
 // The ring through which a peer sends, and its end of it.
 struct PeerRing {
-    explicit PeerRing(Peer& reader, std::uint64_t units = 256) : peer(reader), ring(units, true) {
+    // `stores`: the peer stores its messages; otherwise it posts them.
+    explicit PeerRing(Peer& reader, std::uint64_t units = 256, bool stores = true)
+        : peer(reader), ring(units, stores) {
         peer.in.ring.emplace(static_cast<std::byte*>(ring.memory.address()), units);
         peer.in.ring_memory = std::make_unique<PlainRegion>(RingMemory::bytes({}));
         peer.in.credit_address = reinterpret_cast<std::uintptr_t>(&ring.credit);

@@ -2,6 +2,7 @@
 // Polling of the rings of all peers: busy ones in each pass, quiet ones in turn, none forgotten.
 #include "core/ring_poller.h"
 
+#include <array>
 #include <functional>
 #include <limits>
 
@@ -37,6 +38,17 @@ protected:
         poller_.poll_hot_rings(kIdle);
         poller_.cool(kIdle);
         arrived_.clear();
+    }
+
+    // Completes what was posted to the first peer.
+    void complete_credit() {
+        for (const std::uint32_t path : {0u, 1u}) {
+            for (const SendWork& work : qp_of(at(0), path).taken) {
+                WorkCompletion completion;
+                completion.wr_id = work.wr_id;
+                target_of(work.wr_id)->on_work_done(0, completion);
+            }
+        }
     }
 
     void on_active(Peer& peer, std::uint8_t tag) override {
@@ -212,6 +224,31 @@ TEST_F(RingPollerTest, ToBeTimedOneMessageOfEachRingIsTaken) {
     EXPECT_EQ(poller_.take_one_each(), 1u);
 }
 
+// Posted messages take the count of the other ring along, whose writer may wait for it.
+TEST_F(RingPollerTest, WhateverTakesAMessageHearsTheCountInIt) {
+    heat(1);
+    rings_[0] = std::make_unique<PeerRing>(at(0), 256, false);
+    Ring& in = rings_[0]->ring;
+    Ring out(256, false);
+    out.qp.show(~std::size_t{0});
+    at(0).out.ring = std::move(out.writer);
+    const std::array<std::function<void()>, 2> ways{[&] { poller_.poll_hot_rings(1); },
+                                                    [&] { poller_.take_one_each(); }};
+    for (const auto& take : ways) {
+        MessageHeader header;
+        header.length = 8;
+        ASSERT_NE(at(0).out.ring->reserve(8), nullptr);
+        ASSERT_TRUE(at(0).out.ring->commit(header).ok());
+        const std::uint64_t produced = at(0).out.ring->cursor().produced();
+        in.writer->carried_credit().carry(produced);
+        ASSERT_TRUE(rings_[0]->send(8));
+        in.qp.show(~std::size_t{0});
+        take();
+        EXPECT_EQ(at(0).out.ring->cursor().consumed(), produced);
+    }
+    at(0).out.ring.reset();
+}
+
 TEST_F(RingPollerTest, ACallerThatOnlyWaitsHasTheBusyRingsPolledAgain) {
     heat(2);
     rings_[0]->send(1);
@@ -235,6 +272,7 @@ TEST_F(RingPollerTest, CreditIsReturnedWhenHalfTheRingHasBeenConsumed) {
             ASSERT_TRUE(rings_[0]->send(100)) << round;
         }
         poller_.poll_hot_rings(round);
+        complete_credit();
     }
     EXPECT_EQ(counters().credit_returns, 2u);
     EXPECT_EQ(qp_of(at(0)).taken.size() + qp_of(at(0), 1).taken.size(), 2u);

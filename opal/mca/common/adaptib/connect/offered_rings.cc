@@ -81,7 +81,7 @@ void OfferedRings::renew(Peer& peer) {
         context_.listener.on_ring_withdrawn(peer);
         begin(peer);
     }
-    peer.in.credits_posted = 0;
+    peer.in.credit_work.begin();
 }
 
 void OfferedRings::withdraw(Peer& peer) {
@@ -94,7 +94,7 @@ void OfferedRings::withdraw(Peer& peer) {
 
 void OfferedRings::clean(Peer& peer, Bytes used) {
     peer.in.ring_layout().clean(used);
-    peer.in.credits_posted = 0;
+    peer.in.credit_work.begin();
 }
 
 } // namespace adaptib

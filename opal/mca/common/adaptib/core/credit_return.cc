@@ -10,7 +10,7 @@ constexpr std::uint64_t kTimedCredits = 16; // of so many one is timed, once a p
 // True if the credit word lies in memory that is mapped here, and no credit posted earlier can
 // arrive after a store.
 bool stores_credit(const Peer& peer) {
-    return peer.transfers.answers != nullptr && peer.in.credits_posted == 0 &&
+    return peer.transfers.answers != nullptr && !peer.in.credit_work.any() &&
            peer.out.ring != nullptr && peer.out.ring->stores();
 }
 
@@ -22,6 +22,9 @@ void CreditReturn::return_credit(Peer& peer) {
         peer.session.state == ConnectState::repairing ||
         peer.session.state == ConnectState::requested) {
         return; // the credit will use another queue pair; a new ring begins with new counts
+    }
+    if (peer.in.credit_work.under_way()) {
+        return; // until its completion
     }
     const bool timed = meter_ != nullptr &&
                        (meter_->wants_credits() || counters_.credit_returns % kTimedCredits == 0);
@@ -40,30 +43,31 @@ void CreditReturn::return_credit(Peer& peer) {
     }
 }
 
-// Posts unsignaled writes, but for one in kSignalEvery, whose completion frees the others'
-// send-queue entries. An adapter that does not send inline reads the count from a copy beside our
-// own credit, maybe late: then it sends a later count, which is as true.
+// An adapter that does not send inline reads the count from a copy beside our own credit, maybe
+// late: then it sends a later count, which is as true.
 bool CreditReturn::post_credit(Peer& peer, Subchannel& subchannel) {
     std::uint64_t consumed = peer.in.ring->consumed();
     Gather gather{&consumed, sizeof consumed, 0};
     SendWork work;
+    work.wr_id = peer.in.credit_work.next_id();
     work.opcode = Opcode::write;
-    work.flags = kInline | kPublish;
+    work.flags = kInline | kPublish | kSignaled;
     if (rails_[subchannel.local_rail]->info().inline_bytes < sizeof consumed) {
         std::byte* kept = peer.in.ring_layout().told();
         store_ring_word(kept, consumed, std::memory_order_release);
         gather.address = kept;
         gather.local_key = peer.in.ring_registration.local_key(subchannel.local_rail);
-        work.flags = kPublish;
-    }
-    if (++peer.in.credits_posted % kSignalEvery == 0) {
-        work.flags |= kSignaled;
+        work.flags = kPublish | kSignaled;
     }
     work.gather = &gather;
     work.gather_count = 1;
     work.remote_address = peer.in.credit_address;
     work.remote_key = subchannel.remote_memory_key;
-    return subchannel.qp->post_send(work).ok();
+    const bool posted = subchannel.qp->post_send(work).ok();
+    if (posted) {
+        peer.in.credit_work.on_posted();
+    }
+    return posted;
 }
 
 } // namespace adaptib

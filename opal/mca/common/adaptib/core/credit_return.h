@@ -3,7 +3,7 @@
 // that.
 //
 // Purpose: writes the count of consumed units into the peer's memory: by a store, if that memory is
-// mapped here, else by a post. Now and then times what that costs.
+// mapped here, else by a post, one at a time (CreditWork). Now and then times what that costs.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, channel/, peer/, select/, connect/, stats/.
 #pragma once
@@ -25,7 +25,8 @@ public:
         : connections_(connections), rails_(rails), meter_(meter), clock_(clock),
           counters_(counters) {}
 
-    // A count that cannot be written now is written when this is called again: in the next pass.
+    // A count that cannot be written now is written when this is called again: in the next pass, or
+    // after the completion of the write that is under way.
     void return_credit(Peer& peer);
 
 private:

@@ -123,13 +123,21 @@ std::size_t RingPoller::poll_ring(Peer& peer) {
     if (!looked && ring.credit_due() && takes_credit(peer)) [[unlikely]] {
         credit_.return_credit(peer);
     }
-    if (taken > 0 && peer.out.ring != nullptr) {
-        peer.out.ring->answered();
-    }
-    if (taken > 0 && ring.posted() && peer.out.ring != nullptr) [[unlikely]] {
-        counters_.credit_carried += exchange_credit(ring, *peer.out.ring) ? 1 : 0;
+    if (taken > 0) {
+        answered(peer, ring);
     }
     return taken;
+}
+
+// Tells the ring in the other direction what the messages just taken show of it.
+inline void RingPoller::answered(Peer& peer, RingReader& ring) {
+    if (peer.out.ring == nullptr) {
+        return;
+    }
+    peer.out.ring->answered();
+    if (ring.posted()) [[unlikely]] {
+        counters_.credit_carried += exchange_credit(ring, *peer.out.ring) ? 1 : 0;
+    }
 }
 
 // Returns false if the message was left untouched.
@@ -244,7 +252,10 @@ std::size_t RingPoller::take_one_each() {
             continue;
         }
         Peer& peer = *ring.peer;
-        events += poll_with_care(peer, *peer.in.ring) ? 1 : 0;
+        if (poll_with_care(peer, *peer.in.ring)) {
+            ++events;
+            answered(peer, *peer.in.ring);
+        }
         if (i < hot_.size() && hot_[i].peer == &peer) {
             hot_[i].next = nullptr;
         }

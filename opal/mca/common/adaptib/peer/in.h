@@ -20,6 +20,7 @@
 #include "fabric/fabric.h"
 #include "memory/registration.h"
 #include "peer/pending.h"
+#include "peer/work_targets.h"
 
 namespace adaptib {
 
@@ -34,9 +35,9 @@ struct alignas(kCacheLine) PeerIn {
     bool unheard = false;          // failed: arrivals may follow missing messages
     std::optional<RingReader> ring;
 
-    std::uint32_t credits_posted = 0;
     // Address in the peer's memory where this side reports how much it has consumed.
     std::uint64_t credit_address = 0;
+    CreditWork credit_work;
     std::uint64_t ring_seen = 0;  // units consumed at the last check (core/idle_rings.cc)
     std::vector<std::byte> parts; // parts received so far of an active message
     Bytes ring_bytes = 0;         // size of the ring offered to the peer

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RingWork, FlushWork and QuietWork: what a peer posts besides transfers (base/work_target.h).
+// RingWork, CreditWork, FlushWork and QuietWork: what a peer posts besides transfers
+// (base/work_target.h).
 //
-// Purpose: handle the completions of writes into the peer's ring and of the empty write that shows
-// that nothing of the connection is under way (Flush). The functions that use the Peer are defined
-// in peer/peer.h.
+// Purpose: handle the completions of writes into the peer's ring, of credit, and of the empty write
+// that shows that nothing of the connection is under way (Flush). The functions that use the Peer
+// are defined in peer/peer.h.
 // Ownership: work targets and flushes belong to the Peer, and live as long as it does.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, peer/subchannel.h.
@@ -28,6 +29,31 @@ public:
 
 private:
     Peer& peer_;
+};
+
+// Knows whether a write of credit is under way. All of them write the same word of the peer's
+// memory, and not every adapter places writes in the order in which they were posted: an older
+// count that comes last would hide a newer one for ever from a peer that has not looked meanwhile.
+class CreditWork final : public WorkTarget {
+public:
+    bool any() const { return any_; } // since begin()
+    bool under_way() const { return under_way_; }
+    // wr_id of the next write, which is signaled.
+    std::uint64_t next_id() { return wr_id_of(this, number_ + 1); }
+    void on_posted() {
+        ++number_;
+        any_ = under_way_ = true;
+    }
+    // Begins anew, over other queue pairs; what the former ones complete later is ignored.
+    void begin() { any_ = under_way_ = false; }
+    void on_work_done(std::uint32_t, const WorkCompletion& completion) override {
+        under_way_ = under_way_ && work_number_of(completion.wr_id) != number_ % kWorkNumbers;
+    }
+
+private:
+    std::uint32_t number_ = 0; // of the last write
+    bool any_ = false;
+    bool under_way_ = false;
 };
 
 // An empty write behind everything that this side has posted besides transfers.
