@@ -269,14 +269,16 @@ hca_migration() {
     [ "$status" = 0 ] && grep -q 'migrations [1-9]' "$job"
 }
 
-# hca_address_change SECONDS ARGUMENTS: a port gets another LID each time after so many seconds, and
-# packets to the old one vanish. The port's process has to see it, and nothing is lost.
+# hca_address_change SECONDS ARGUMENTS [ROUNDS]: a port gets another LID each time after so many
+# seconds, and packets to the old one vanish. The port's process has to see it, nothing is lost, and no
+# queue pair goes on to the old one until its last retry.
 hca_address_change() {
     local job=$logs/hca-address-change-job status
-    hca_fault "||0|new_lid b/v0:1 $1|$2|random_traffic 1 120" >"$job" 2>&1
+    hca_fault "||0|new_lid b/v0:1 $1|$2|random_traffic 1 ${3:-120}" >"$job" 2>&1
     status=$?
     cat "$job"
-    [ "$status" = 0 ] && grep -q 'rail .*/v0:1 down: its address has changed' "$job"
+    [ "$status" = 0 ] && grep -q 'rail .*/v0:1 down: its address has changed' "$job" &&
+        ! grep -q 'retry counter exceeded' "$job"
 }
 
 # hca_standby: a rail that stands by carries nothing while the other one is well, and goes on alone

@@ -17,7 +17,7 @@ constexpr Status kDenied = Status::error(Reason::no_permission);
 
 class Unreached : public testing::Test,
                   public PathObserver,
-                  public PeerFailureListener,
+                  public DatagramPathsListener,
                   public ContactListener {
 protected:
     explicit Unreached(LinkLayer link = LinkLayer::memory) : world_(link) {
@@ -25,7 +25,7 @@ protected:
         options.clock = &world_.clock;
         PathObserver& observer = *this;
         repository_.emplace(options, world_.rails, world_.counters, observer);
-        PeerFailureListener& failures = *this;
+        DatagramPathsListener& failures = *this;
         paths_.emplace(world_.rails, *repository_, liveness_, failures);
         ContactListener& listener = *this;
         contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, listener);
@@ -54,6 +54,7 @@ protected:
         peer.session.state = ConnectState::failed;
         failures_.push_back(why);
     }
+    void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
     void report_peer_failure(Peer&) override { ++reports_; }
     void on_early_request(Peer&, const ConnectBody& body) override { early_.push_back(body); }
     void on_notice(const std::string& text) override { notices_.push_back(text); }

@@ -52,7 +52,7 @@ struct PartsOptions {
 class CoreParts : public testing::Test,
                   public ProtocolListener,
                   public PathObserver,
-                  public PeerFailureListener {
+                  public DatagramPathsListener {
 protected:
     struct Arrived {
         Peer* peer;
@@ -116,11 +116,13 @@ protected:
     // PathObserver
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
-    // PeerFailureListener
+    // DatagramPathsListener
     void on_peer_failed(Peer& peer, const std::string& why) override {
         failed_.push_back(&peer);
         protocol_.failures().fail(peer, why);
     }
+
+    void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues() {
         std::vector<std::unique_ptr<CompletionQueue>> queues(rails().size());

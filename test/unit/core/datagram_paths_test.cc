@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using Failure = DatagramChannel::PathFailure;
 
-class DatagramPathsTest : public testing::Test, public PathObserver, public PeerFailureListener {
+class DatagramPathsTest : public testing::Test, public PathObserver, public DatagramPathsListener {
 protected:
     DatagramPathsTest() {
         PathRepository::Options options;
@@ -47,6 +47,9 @@ protected:
         peer.session.state = ConnectState::failed;
         why_ = why;
     }
+    void on_address_moved(Peer&, std::uint32_t remote_rail) override {
+        moved_.push_back(remote_rail);
+    }
 
     ReachablePeer world_{LinkLayer::infiniband};
     Peer& peer_ = *world_.peer;
@@ -54,6 +57,7 @@ protected:
     std::optional<PathRepository> repository_;
     std::optional<DatagramPaths> paths_;
     std::string why_;
+    std::vector<std::uint32_t> moved_;
 };
 
 TEST_F(DatagramPathsTest, TheFirstPathThatWorksIsTaken) {
@@ -66,6 +70,16 @@ TEST_F(DatagramPathsTest, APathThatHasFailedIsTriedLast) {
     repository_->report_failure(peer_, 0, "test");
     open();
     EXPECT_EQ(peer_.contact.datagram.pair, 1);
+}
+
+TEST_F(DatagramPathsTest, AMovedAddressIsTakenUpAndReported) {
+    open();
+    const std::size_t before = world_.first.tries;
+    paths_->on_address_moved(peer_, 1);
+    EXPECT_EQ(world_.first.tries, before) << "the datagrams go to the other rail of the peer";
+    paths_->on_address_moved(peer_, 0);
+    EXPECT_EQ(world_.first.tries, before + 1);
+    EXPECT_EQ(moved_, (std::vector<std::uint32_t>{1, 0}));
 }
 
 TEST_F(DatagramPathsTest, ARailWithoutHandlesIsPassedOver) {

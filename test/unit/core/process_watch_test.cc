@@ -12,14 +12,14 @@ namespace {
 using namespace std::chrono_literals;
 using Standing = DatagramChannel::Standing;
 
-class WatchedPeer : public testing::Test, public PathObserver, public PeerFailureListener {
+class WatchedPeer : public testing::Test, public PathObserver, public DatagramPathsListener {
 protected:
     explicit WatchedPeer(LinkLayer link = LinkLayer::memory) : world_(link) {
         PathRepository::Options options;
         options.clock = &world_.clock;
         PathObserver& observer = *this;
         repository_.emplace(options, world_.rails, world_.counters, observer);
-        PeerFailureListener& failures = *this;
+        DatagramPathsListener& failures = *this;
         paths_.emplace(world_.rails, *repository_, liveness_, failures);
         watch_.emplace(ProcessWatch::Options{&world_.clock, &world_.clock, &random_, &liveness_},
                        world_.rails, *repository_, *paths_, world_.counters);
@@ -33,6 +33,7 @@ protected:
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
     void on_peer_failed(Peer&, const std::string&) override { ADD_FAILURE(); }
+    void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
 
     ReachablePeer world_;
     Peer& peer_ = *world_.peer;

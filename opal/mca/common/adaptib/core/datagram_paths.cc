@@ -179,10 +179,12 @@ void DatagramPaths::on_failure(Peer& peer, DatagramChannel::PathFailure failure,
 }
 
 void DatagramPaths::on_address_moved(Peer& peer, std::size_t pair) {
+    const std::uint32_t remote = peer.contact.route.pairs[pair].remote;
     const std::size_t used = peer.contact.datagram.pair;
-    if (peer.contact.route.pairs[used].remote == peer.contact.route.pairs[pair].remote) {
+    if (peer.contact.route.pairs[used].remote == remote) {
         static_cast<void>(move(peer, used));
     }
+    listener_.on_address_moved(peer, remote);
 }
 
 void DatagramPaths::on_partition(Peer& peer, Nanoseconds lasted) {

@@ -36,10 +36,19 @@ protected:
     ~PeerFailureListener() = default;
 };
 
+class DatagramPathsListener : public PeerFailureListener {
+public:
+    // A rail of the peer has another address than its queue pairs here are connected to.
+    virtual void on_address_moved(Peer& peer, std::uint32_t remote_rail) = 0;
+
+protected:
+    ~DatagramPathsListener() = default;
+};
+
 class DatagramPaths final : public ProbeSender {
 public:
     DatagramPaths(RailList rails, PathRepository& paths, const Liveness& liveness,
-                  PeerFailureListener& listener)
+                  DatagramPathsListener& listener)
         : rails_(rails), paths_(paths), liveness_(liveness), listener_(listener) {}
 
     // ---- Asking
@@ -90,7 +99,7 @@ private:
     RailList rails_;
     PathRepository& paths_;
     const Liveness& liveness_;
-    PeerFailureListener& listener_;
+    DatagramPathsListener& listener_;
 };
 
 } // namespace adaptib

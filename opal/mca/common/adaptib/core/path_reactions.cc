@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/path_reactions.h"
 
+#include <algorithm>
+
 namespace adaptib {
 
 namespace {
@@ -102,6 +104,21 @@ void PathReactions::on_path_line(const std::string& line) { message_(Severity::n
 
 void PathReactions::on_peer_failed(Peer& peer, const std::string& why) {
     parts_->protocol.failures().fail(peer, why);
+}
+
+// The peer repairs the connection, too. It may have asked for that before this side knew the new
+// address: then the queue pairs just connected have the old one, and would wait for answers until
+// their last retry. Those of a request are connected when it is answered.
+void PathReactions::on_address_moved(Peer& peer, std::uint32_t remote_rail) {
+    const ConnectState state = peer.session.state;
+    const bool connected =
+        state == ConnectState::answered || (state == ConnectState::open && peer.session.repairable);
+    const auto& all = peer.lanes.subchannels;
+    if (connected && std::any_of(all.begin(), all.end(), [&](const Subchannel& subchannel) {
+            return subchannel.qp != nullptr && subchannel.remote_rail == remote_rail;
+        })) {
+        parts_->connections.repairs().begin(peer);
+    }
 }
 
 void PathReactions::report_peer_failure(Peer& peer) { parts_->protocol.failures().report(peer); }

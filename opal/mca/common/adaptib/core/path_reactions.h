@@ -33,7 +33,7 @@ namespace adaptib {
 
 class PathReactions final : public PathListener,
                             public PathObserver,
-                            public PeerFailureListener,
+                            public DatagramPathsListener,
                             public ContactListener {
 public:
     // The parts of the core that paths concern. They are made after this object.
@@ -61,8 +61,9 @@ public:
     void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                          const std::string& why) override;
     void on_path_line(const std::string& line) override;
-    // PeerFailureListener, ContactListener
+    // DatagramPathsListener, ContactListener
     void on_peer_failed(Peer& peer, const std::string& why) override;
+    void on_address_moved(Peer& peer, std::uint32_t remote_rail) override;
     void report_peer_failure(Peer& peer) override;
     void on_early_request(Peer& peer, const ConnectBody& body) override;
     void on_notice(const std::string& text) override;
