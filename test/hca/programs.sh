@@ -288,9 +288,24 @@ hca_standby() {
     rm -rf "$reports" && mkdir "$reports" || return
     hca_fault "||0||$standby --mca opal_common_adaptib_report $reports" || return
     hca_carried "$reports" 1 none || return
+    hca_incidents "$reports" none || return
     rm -f "$reports"/*
     hca_fault "||0|flap b/v0:1|$standby --mca opal_common_adaptib_report $reports" || return
-    hca_carried "$reports" 1 some
+    hca_carried "$reports" 1 some && hca_incidents "$reports" "rail down" "rail up" repaired \
+        "standby in use" "standby at rest"
+}
+
+# hca_incidents REPORTS none|KIND...: checks that the histories of all processes have incidents of
+# each kind, or none at all
+hca_incidents() {
+    python3 - "$@" <<'END'
+import collections, glob, json, sys
+kinds = collections.Counter(incident["kind"] for path in glob.glob(sys.argv[1] + "/*.json")
+                            for history in json.load(open(path))["history"]
+                            for incident in history["incidents"])
+print(f"incidents: {dict(kinds)}")
+sys.exit(bool(kinds) if sys.argv[2] == "none" else any(not kinds[kind] for kind in sys.argv[2:]))
+END
 }
 
 # hca_carried REPORTS RAIL none|some: checks what the rail of that number carried in all processes
