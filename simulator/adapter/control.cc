@@ -30,26 +30,10 @@ constexpr EventName kEventNames[] = {
 int usage() {
     std::fprintf(stderr,
                  "usage: adaptib_hca_control HOST/DEVICE:PORT "
-                 "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid LID|event NAME\n");
+                 "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid LID|event NAME\n"
+                 "       adaptib_hca_control link NAME down|up\n"
+                 "       adaptib_hca_control links\n");
     return 2;
-}
-
-// Number of the port that HOST/DEVICE:PORT names; -1 if there is none.
-int find_port(const Topology& topology, const std::string& name) {
-    const std::size_t slash = name.find('/');
-    const std::size_t colon = name.find(':', slash);
-    if (slash == std::string::npos || colon == std::string::npos) {
-        return -1;
-    }
-    const int device =
-        topology.device(name.substr(0, slash), name.substr(slash + 1, colon - slash - 1));
-    const unsigned long index = std::strtoul(name.c_str() + colon + 1, nullptr, 10);
-    if (device < 0 || index == 0 ||
-        index > topology.devices[static_cast<std::size_t>(device)].ports.size()) {
-        return -1;
-    }
-    return static_cast<int>(
-        topology.devices[static_cast<std::size_t>(device)].ports[index - 1].number);
 }
 
 // Number in an argument, or a default where there is none.
@@ -127,18 +111,50 @@ int act(Shared& shared, const Topology& topology, unsigned port, const std::stri
     return usage();
 }
 
+// Name, packets and bytes of each link, and whether it is up.
+int print_links(Shared& shared, const Topology& topology) {
+    for (std::size_t link = 0; link < topology.links.size(); ++link) {
+        const LinkState& state = shared.state().links[link];
+        std::printf("%s %llu %llu %s\n", topology.links[link].name.c_str(),
+                    static_cast<unsigned long long>(state.packets.load()),
+                    static_cast<unsigned long long>(state.bytes.load()),
+                    state.down.load() != 0 ? "down" : "up");
+    }
+    return 0;
+}
+
+int set_link(Shared& shared, const Topology& topology, const char* name, const std::string& what) {
+    const int link = topology.link(name);
+    if (link < 0) {
+        std::fprintf(stderr, "there is no link %s\n", name);
+        return 1;
+    }
+    if (what != "down" && what != "up") {
+        return usage();
+    }
+    shared.state().links[static_cast<std::size_t>(link)].down = what == "down" ? 1 : 0;
+    return 0;
+}
+
 int control(int argc, char** argv) {
     const char* const path = std::getenv("ADAPTIB_HCA_TOPOLOGY");
-    if (argc < 3 || path == nullptr) {
+    const std::string first = argc < 2 ? "" : argv[1];
+    if (path == nullptr || argc < (first == "links" ? 2 : first == "link" ? 4 : 3)) {
         return usage();
     }
     const Topology topology = parse_topology(path);
-    const int port = find_port(topology, argv[1]);
+    Shared shared(shared_path(path));
+    if (first == "links") {
+        return print_links(shared, topology);
+    }
+    if (first == "link") {
+        return set_link(shared, topology, argv[2], argv[3]);
+    }
+    const int port = topology.port(first);
     if (port < 0) {
         std::fprintf(stderr, "%s: no port %s\n", path, argv[1]);
         return 1;
     }
-    Shared shared(shared_path(path));
     return act(shared, topology, static_cast<unsigned>(port), argv[2], argc > 3 ? argv[3] : nullptr,
                argc > 4 ? argv[4] : nullptr);
 }

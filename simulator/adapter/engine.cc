@@ -84,8 +84,8 @@ Engine* Engine::get() {
 }
 
 Engine::Engine(Topology read, unsigned host, const std::string& path)
-    : topology(std::move(read)), shared_(std::make_unique<Shared>(path)), host_(host),
-      random_(static_cast<std::uint32_t>(now_ns())) {
+    : topology(std::move(read)), shared_(std::make_unique<Shared>(path)),
+      links_(topology, *shared_), host_(host), random_(static_cast<std::uint32_t>(now_ns())) {
     for (std::size_t number = 0; number < topology.devices.size(); ++number) {
         const DeviceDescription& description = topology.devices[number];
         if (description.host != host) {
@@ -221,8 +221,9 @@ void Engine::handle(const Slot& slot) {
         return;
     }
     const std::int64_t late = lateness(packet);
-    if (late > 0 || late_.holds_before(packet)) {
-        late_.hold(packet, slot.payload.data(), now_ns() + late);
+    const std::int64_t due = late > 0 ? std::max(packet.due, now_ns() + late) : packet.due;
+    if ((due > 0 && due > now_ns()) || late_.holds_before(packet)) {
+        late_.hold(packet, slot.payload.data(), due);
         return;
     }
     deliver(packet, slot.payload.data());
@@ -257,23 +258,23 @@ void Engine::deliver(const PacketHeader& packet, const std::uint8_t* payload) {
     }
 }
 
-bool Engine::transmit(const PacketHeader& header, const std::uint8_t* payload) {
-    if (port_down(header.source_port) || port_down(header.target_port)) {
+bool Engine::transmit(PacketHeader& header, const std::uint8_t* payload) {
+    const unsigned process = header.target_qpn >> 16;
+    if (port_down(header.source_port) || port_down(header.target_port) || process >= kProcesses ||
+        shared_->state().inboxes[process].pid.load() == 0) {
         return true; // and is lost
     }
-    const unsigned process = header.target_qpn >> 16;
-    if (process >= kProcesses || shared_->state().inboxes[process].pid.load() == 0) {
-        return true;
-    }
     const auto kept = kept_.find(process);
-    if (kept == kept_.end() && shared_->send(process, header, payload)) {
-        return true;
-    }
-    std::deque<Kept>& queue = kept_[process];
-    if (queue.size() >= kKeptPackets) {
+    if (kept != kept_.end() && kept->second.size() >= kKeptPackets) {
         return false;
     }
-    queue.push_back({header, {payload, payload + header.payload}, now_ns()});
+    if (const Links::Fate fate = links_.send(header, now_ns(), header.due);
+        fate != Links::Fate::goes) {
+        return fate == Links::Fate::lost;
+    }
+    if (kept != kept_.end() || !shared_->send(process, header, payload)) {
+        kept_[process].push_back({header, {payload, payload + header.payload}, now_ns()});
+    }
     return true;
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "late_packets.h"
+#include "links.h"
 #include "queue_pair.h"
 #include "shared.h"
 
@@ -43,7 +44,7 @@ public:
     void progress_if_free();
 
     // Sends to a queue pair of another process or of this one. false: no room now; send again.
-    bool transmit(const PacketHeader& header, const std::uint8_t* payload);
+    bool transmit(PacketHeader& header, const std::uint8_t* payload);
     bool port_down(unsigned port) const { return ports()[port].down.load() != 0; }
     bool port_silent(unsigned port) const { return ports()[port].silent.load() != 0; }
     // Lowest LID of a port, which may change; 0 over Ethernet.
@@ -100,6 +101,7 @@ private:
     std::array<PortState, kPorts>& ports() const { return shared_->state().ports; }
 
     std::unique_ptr<Shared> shared_;
+    Links links_;
     unsigned host_;
     unsigned process_ = 0;
     std::uint32_t events_seen_ = 0;

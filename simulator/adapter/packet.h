@@ -79,6 +79,7 @@ struct PacketHeader {
     std::uint64_t access_key = 0;
     std::uint32_t session = 0;
     std::uint32_t session_psn = 0;
+    std::int64_t due = 0; // when the links of its route have carried it; 0: at once
     std::array<std::uint8_t, kGrhBytes> grh{};
 
     bool has(PacketFlags flag) const { return (flags & flag) != 0; }

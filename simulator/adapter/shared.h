@@ -54,6 +54,14 @@ struct PortState {
     std::array<std::atomic<std::uint32_t>, kPortPaths> delay;
 };
 
+// A link between ports and switches.
+struct LinkState {
+    std::atomic<std::uint8_t> down;     // packets onto it vanish
+    std::atomic<std::uint64_t> packets; // that it has carried
+    std::atomic<std::uint64_t> bytes;
+    std::atomic<std::int64_t> free_at; // when it has carried all that was put onto it
+};
+
 // An asynchronous event (an ibv_event_type) of a port, numbered from 1.
 struct FabricEvent {
     std::atomic<std::uint32_t> port;
@@ -65,6 +73,7 @@ struct SharedState {
     std::atomic<std::uint32_t> events_written;
     std::array<FabricEvent, kEvents> events;
     std::array<PortState, kPorts> ports;
+    std::array<LinkState, kLinks> links;
     std::array<Inbox, kProcesses> inboxes;
 };
 

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -122,6 +123,10 @@ public:
             fail("cannot be read");
         }
         Completion(path_, topology_).run();
+        for (const Route& route : routes_) {
+            line_ = route.line;
+            resolve(route);
+        }
         return std::move(topology_);
     }
 
@@ -145,8 +150,20 @@ private:
             settings(words, [this](const std::string& key, const std::string& value) {
                 port_setting(topology_.devices.back().ports.back(), key, value);
             });
+        } else if (kind == "link" && words >> name) {
+            add_link(name);
+            settings(words, [this](const std::string& key, const std::string& value) {
+                if (key != "rate") {
+                    fail("no setting of a link: " + key);
+                }
+                topology_.links.back().rate = number(value, 1U << 20, 1);
+            });
+        } else if (kind == "route" && words >> name) {
+            add_route(name, words);
         } else {
-            fail("host NAME, device NAME or port is expected, in this order");
+            fail(
+                "host NAME, device NAME or port is expected, in this order, or link NAME, or route "
+                "PORT LID");
         }
     }
 
@@ -201,6 +218,61 @@ private:
         port.index = static_cast<std::uint8_t>(device.ports.size() + 1);
         port.guid = device.guid + port.index;
         device.ports.push_back(port);
+    }
+
+    void add_link(const std::string& name) {
+        if (topology_.link(name) >= 0) {
+            fail("link " + name + " is described twice");
+        }
+        if (topology_.links.size() == kLinks) {
+            fail("at most " + std::to_string(kLinks) + " links are possible");
+        }
+        topology_.links.push_back({name});
+    }
+
+    // A route as the file has it. Ports and links may be described behind it.
+    struct Route {
+        unsigned line;
+        std::string from;
+        unsigned lid;
+        std::string over; // names with commas between
+    };
+
+    void add_route(const std::string& from, std::istringstream& words) {
+        std::string lid;
+        if (!(words >> lid)) {
+            fail("route HOST/DEVICE:PORT LID over=LINK,LINK... is expected");
+        }
+        routes_.push_back({line_, from, number(lid, 0xbfff, 1), ""});
+        settings(words, [this](const std::string& key, const std::string& value) {
+            if (key != "over") {
+                fail("no setting of a route: " + key);
+            }
+            routes_.back().over = value;
+        });
+    }
+
+    void resolve(const Route& route) {
+        const int from = topology_.port(route.from);
+        const PortDescription* const to = topology_.by_lid(static_cast<std::uint16_t>(route.lid));
+        if (from < 0 || to == nullptr) {
+            fail(from < 0 ? "there is no port " + route.from
+                          : "LID " + std::to_string(route.lid) + " is nobody's");
+        }
+        std::vector<unsigned> links;
+        std::istringstream names(route.over);
+        for (std::string name; std::getline(names, name, ',');) {
+            const int link = topology_.link(name);
+            if (link < 0) {
+                fail("there is no link " + name);
+            }
+            links.push_back(static_cast<unsigned>(link));
+        }
+        const std::array<unsigned, 3> key{static_cast<unsigned>(from), to->number,
+                                          route.lid - to->lid};
+        if (!topology_.routes.emplace(key, std::move(links)).second) {
+            fail("the route is given twice");
+        }
     }
 
     unsigned number(const std::string& text, unsigned limit, unsigned least = 0) const {
@@ -320,6 +392,7 @@ private:
 
     std::string path_;
     Topology topology_;
+    std::vector<Route> routes_;
     unsigned line_ = 0;
     unsigned ports_ = 0;
 };
@@ -344,6 +417,27 @@ int Topology::device(const std::string& host_name, const std::string& device_nam
         }
     }
     return -1;
+}
+
+int Topology::port(const std::string& name) const {
+    const std::size_t slash = name.find('/');
+    const std::size_t colon = name.find(':', slash);
+    if (slash == std::string::npos || colon == std::string::npos) {
+        return -1;
+    }
+    const int of = device(name.substr(0, slash), name.substr(slash + 1, colon - slash - 1));
+    const unsigned long index = std::strtoul(name.c_str() + colon + 1, nullptr, 10);
+    if (of < 0 || index == 0 || index > devices[static_cast<std::size_t>(of)].ports.size()) {
+        return -1;
+    }
+    return static_cast<int>(devices[static_cast<std::size_t>(of)].ports[index - 1].number);
+}
+
+int Topology::link(const std::string& name) const {
+    const auto found =
+        std::find_if(links.begin(), links.end(),
+                     [&name](const LinkDescription& each) { return each.name == name; });
+    return found == links.end() ? -1 : static_cast<int>(found - links.begin());
 }
 
 const PortDescription* Topology::by_gid(const Gid& gid) const {

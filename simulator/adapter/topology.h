@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 namespace adaptib::hca {
 
 inline constexpr unsigned kPorts = 512; // of all hosts
+inline constexpr unsigned kLinks = 512;
 
 using Gid = std::array<std::uint8_t, 16>;
 
@@ -70,14 +72,25 @@ struct DeviceDescription {
     std::vector<PortDescription> ports;
 };
 
+struct LinkDescription {
+    std::string name;
+    unsigned rate = 0; // megabytes a second; 0: as fast as the processors
+};
+
 struct Topology {
     std::vector<std::string> hosts;
     std::vector<DeviceDescription> devices;
     std::vector<const PortDescription*> ports; // by number
+    std::vector<LinkDescription> links;
+    // Links from a port to the LIDs of another one, both by number, and the LID by its place among
+    // that port's. Where there is none, packets pass no link.
+    std::map<std::array<unsigned, 3>, std::vector<unsigned>> routes;
 
     // Numbers of a name; -1 if there is none.
     int host(const std::string& name) const;
     int device(const std::string& host_name, const std::string& device_name) const;
+    int port(const std::string& name) const; // HOST/DEVICE:PORT
+    int link(const std::string& name) const;
     // Port that a destination LID or GID leads to from a port; null where there is no way: the
     // address is nobody's, or a port of another link layer. lid_of(port): the port's lowest LID,
     // the file's or a later one.

@@ -294,9 +294,24 @@ hca_standby() {
     rm -rf "$reports" && mkdir "$reports" || return
     hca_fault "||0||$standby --mca opal_common_adaptib_report $reports" || return
     hca_carried "$reports" 1 none || return
+    hca_incidents "$reports" none || return
     rm -f "$reports"/*
     hca_fault "||0|flap b/v0:1|$standby --mca opal_common_adaptib_report $reports" || return
-    hca_carried "$reports" 1 some
+    hca_carried "$reports" 1 some && hca_incidents "$reports" "rail down" "rail up" repaired \
+        "standby in use" "standby at rest"
+}
+
+# hca_incidents REPORTS none|KIND...: checks that the histories of all processes have incidents of
+# each kind, or none at all
+hca_incidents() {
+    python3 - "$@" <<'END'
+import collections, glob, json, sys
+kinds = collections.Counter(incident["kind"] for path in glob.glob(sys.argv[1] + "/*.json")
+                            for history in json.load(open(path))["history"]
+                            for incident in history["incidents"])
+print(f"incidents: {dict(kinds)}")
+sys.exit(bool(kinds) if sys.argv[2] == "none" else any(not kinds[kind] for kind in sys.argv[2:]))
+END
 }
 
 # hca_carried REPORTS RAIL none|some: checks what the rail of that number carried in all processes
@@ -309,6 +324,62 @@ first, other = carried[:len(carried) // 2], carried[len(carried) // 2:]
 print(f"bytes of rail 0: {first}, of rail {sys.argv[2]}: {other}")
 sys.exit(not (sum(first) > 0 and (sum(other) > 0) == (sys.argv[3] == "some")))
 END
+}
+
+# hca_routed RATE: makes a topology file of four hosts of a fat tree with OpenSM's routes, two on
+# each of two leaves, whose links carry so many megabytes a second, and prints its name
+hca_routed() {
+    local file=$logs/hca-routed stored=$top/simulator/torture/routes/fat_tree_12x12x12
+    xz -dc "$stored.topology.xz" >"$file.network" && xz -dc "${stored}_lmc2_compact.lfts.xz" >"$file.lfts" &&
+        "$build_root/release/simulator/adapter/adaptib_hca_routes" --rate "$1" "$file.network" "$file.lfts" \
+            H000 H001 H012 H013 >"$file.topology" && printf '%s\n' "$file.topology"
+}
+
+# hca_slow_link: one of the four ways between two hosts passes a link that is ten times slower than
+# all others. Even parts take it for a quarter of the bytes, the default has to learn better.
+hca_slow_link() {
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control policy shares=()
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-routed
+    local -x ADAPTIB_HCA_HOST=H000,H012@OMPI_COMM_WORLD_RANK
+    ADAPTIB_HCA_TOPOLOGY=$(hca_routed 200) && sed -i 's/link leaf0.14 .*/link leaf0.14 rate=20/' \
+        "$ADAPTIB_HCA_TOPOLOGY" || return
+    for policy in even ""; do
+        rm -f "$ADAPTIB_HCA_FABRIC"
+        # shellcheck disable=SC2154
+        LD_LIBRARY_PATH=$hca_library:$hca_mlx5 run_mpi 100 2 "${adaptib_mca[@]}" \
+            ${policy:+--mca opal_common_adaptib_striping_policy "$policy"} \
+            "$build_root/release/test/mpi/pingpong" 4194304 || return
+        shares+=("$("$control" links | awk '/^leaf0.1[3-6] / { all += $3 } /^leaf0.14 / { slow = $3 }
+            END { printf "%d", 100 * slow / all }')")
+    done
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    echo "percent of the bytes over the slow link: even ${shares[0]}, default ${shares[1]}"
+    [ "${shares[0]}" -ge 20 ] && [ "${shares[1]}" -le 10 ]
+}
+
+# hca_link_down TRANSPORT: a link between switches fails now and then, and with it one way of four
+# between the leaves; ports and devices notice nothing
+hca_link_down() {
+    local control=$build_root/release/simulator/adapter/adaptib_hca_control fault status
+    local job=$logs/hca-link-down-job
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-routed
+    local -x ADAPTIB_HCA_HOST=H000,H001,H012,H013@OMPI_COMM_WORLD_RANK
+    ADAPTIB_HCA_TOPOLOGY=$(hca_routed 4000) || return
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    while sleep 0.8; do
+        "$control" link leaf0.14 down && sleep 1.2 && "$control" link leaf0.14 up || break
+    done &
+    fault=$!
+    # shellcheck disable=SC2086
+    LD_LIBRARY_PATH=$hca_library:$hca_mlx5 run_mpi 100 4 $1 \
+        --mca opal_common_adaptib_answer_timeout 14 --mca opal_common_adaptib_report ranks \
+        "$build_root/release/test/mpi/random_traffic" 1 300 >"$job" 2>&1
+    status=$?
+    kill "$fault"
+    wait "$fault" 2>/dev/null
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    cat "$job"
+    [ "$status" = 0 ] && grep -qE 'migrations [1-9]|repairs [1-9]' "$job"
 }
 
 # hca_flap CONTROL PORT: takes the port down and up, several times, since a job may begin late;

@@ -8,10 +8,12 @@ can be read, and that all of its controls do what they say. Writes what it sees 
 build/pages/*.png. The environment is that of test/run.
 """
 
+import math
 import os
 import re
 import sys
 import tempfile
+import time
 
 import browser
 import reports
@@ -54,12 +56,18 @@ CELLS = """(() => {
 })()"""
 
 
+def inside(begin, length):
+    """A coordinate near the middle of a cell. Browsers round those of the mouse down."""
+    return max(math.ceil(begin), math.floor(begin + length / 2))
+
+
 def point_at(window, side, row, column):
     """Moves the mouse over the middle of a cell; returns the text that the page then has below."""
     left, top, width, height = window.script(
         "(() => { heat.scrollIntoView({block: 'center'}); const box = heat.getBoundingClientRect();"
         "return [box.left, box.top, box.width, box.height]; })()")
-    window.point(left + (column + 0.5) * width / side, top + (row + 0.5) * height / side)
+    window.point(inside(left + column * width / side, width / side),
+                 inside(top + row * height / side, height / side))
     window.settle()
     return window.script("document.getElementById('said').textContent")
 
@@ -80,10 +88,31 @@ def look_at(window, name, page, size, dark):
     window.script("heat.scrollIntoView({block: 'end'})")
     window.settle()
     window.picture(os.path.join(PICTURES, what.replace(", ", "-").replace(" ", "-") + "-map.png"))
+    over_time(window, what)
     colors, empty, cells = window.script(CELLS)
     check(len(colors) >= (2 if cells > 9 else 1) and 0 < cells - empty,
           f"{what}: {len(colors)} colors, {empty} of {cells} cells empty")
     return colors
+
+
+def over_time(window, what):
+    """The bars of rails over time are there and can be seen."""
+    window.script("document.querySelector('.time').scrollIntoView()")
+    window.settle()
+    window.picture(os.path.join(PICTURES, what.replace(", ", "-").replace(" ", "-") + "-time.png"))
+    sizes = window.script("[...document.querySelectorAll('.time rect')].map(it => {"
+                          "const box = it.getBoundingClientRect(); return box.width; })")
+    check(sizes and min(sizes) > 1, f"{what}: bars over time: {sizes[:5]}")
+
+
+def text_of_details(window):
+    """The text of the first process, which a large page unpacks first."""
+    for _ in range(100):
+        text = window.script("document.querySelector('.details pre').innerText")
+        if text:
+            break
+        time.sleep(0.05)
+    return text
 
 
 def controls(window, side):
@@ -104,13 +133,17 @@ def controls(window, side):
         chosen = window.script("layer.value")
         check(chosen == layers[1] and window.script(CELLS) != before,
               f"the arrow key chooses {layers[1]}, not {chosen}, and another picture is drawn")
-    opened = "document.querySelector('details').open"
+    opened = "document.querySelector('.details details').open"
     check(not window.script(opened), "details are closed at first")
-    window.click("summary")
-    check(window.script(opened) and "adaptib report" in window.script(
-        "document.querySelector('details pre').innerText"), "a click opens the details")
-    window.click("summary")
+    window.click(".details summary")
+    check(window.script(opened) and "adaptib report" in text_of_details(window),
+          "a click opens the details")
+    window.click(".details summary")
     check(not window.script(opened), "another click closes them")
+    if side > 3:  # The other job has no incidents.
+        window.click(".incidents summary")
+        check("rail down" in window.script("document.querySelector('.incidents').innerText"),
+              "a click opens the table of incidents")
     check(not window.complaints(), f"{window.complaints()}")
 
 
@@ -132,6 +165,13 @@ def two_jobs(window, small, large):
         wide = window.script("document.documentElement.scrollWidth")
         check(wide <= size[0] and not window.complaints(), f"two jobs: {wide}, {window.complaints()}")
         check(window.script("document.querySelectorAll('h1').length") == 2, "two jobs have titles")
+        ends = window.script("[...document.querySelectorAll('.both > div')].map("
+                             "it => it.querySelector('.axis span:last-child').textContent)")
+        check(len(ends) == 2 and ends[0] == ends[1], f"two jobs have one axis: {ends}")
+        window.script("document.querySelector('.lanes').scrollIntoView()")
+        window.settle()
+        window.picture(os.path.join(PICTURES, f"two-jobs-{size[0]}-time.png"))
+        window.script("window.scrollTo(0, 0)")
         window.picture(os.path.join(PICTURES, f"two-jobs-{size[0]}.png"))
 
 

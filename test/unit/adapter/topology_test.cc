@@ -125,7 +125,9 @@ TEST(AdapterTopology, Addresses) {
 }
 
 TEST(AdapterTopology, Complaints) {
-    const char* const order = "host NAME, device NAME or port is expected, in this order";
+    const char* const order =
+        "host NAME, device NAME or port is expected, in this order, or link NAME, or route "
+        "PORT LID";
     struct {
         const char* what; // text of kHosts, at its first occurrence
         const char* with;
@@ -224,6 +226,49 @@ TEST(AdapterTopology, BrokenAtRandom) {
     }
     EXPECT_GT(refused, 300u);
     EXPECT_LT(refused, 2990u);
+}
+
+const char* const kRoutes = R"(link up rate=100
+link down
+route a/v0:1 13 over=up,down
+route b/v0:1 4
+)";
+const char* const kRoutedHosts = R"(host a
+    device v0
+        port lid=4
+host b
+    device v0
+        port lid=12 lmc=1
+)";
+
+TEST(AdapterTopology, RoutesPassLinks) {
+    const Topology topology = parsed(std::string(kRoutes) + kRoutedHosts);
+    ASSERT_EQ(topology.links.size(), 2u);
+    EXPECT_EQ(topology.links[0].rate, 100u);
+    EXPECT_EQ(topology.links[1].rate, 0u);
+    EXPECT_EQ(topology.link("down"), 1);
+    EXPECT_EQ(topology.link("none"), -1);
+    EXPECT_EQ(topology.port("b/v0:1"), 1);
+    EXPECT_EQ(topology.port("b/v0:2"), -1);
+    EXPECT_EQ(topology.port("b"), -1);
+    ASSERT_EQ(topology.routes.size(), 2u);
+    EXPECT_EQ(topology.routes.at({0, 1, 1}), (std::vector<unsigned>{0, 1}));
+    EXPECT_TRUE(topology.routes.at({1, 0, 0}).empty());
+}
+
+TEST(AdapterTopology, ComplaintsAboutRoutes) {
+    const std::string hosts = kRoutedHosts;
+    EXPECT_EQ(complaint(hosts + "link x\nlink x\n"), ":8: link x is described twice");
+    EXPECT_EQ(complaint(hosts + "link x rate=0\n"), ":7: \"0\" is no number from 1 to 1048576");
+    EXPECT_EQ(complaint(hosts + "link x speed=1\n"), ":7: no setting of a link: speed");
+    EXPECT_EQ(complaint(hosts + "route a/v0:1\n"),
+              ":7: route HOST/DEVICE:PORT LID over=LINK,LINK... is expected");
+    EXPECT_EQ(complaint(hosts + "route a/v0:1 14 over=x\n"), ":7: LID 14 is nobody's");
+    EXPECT_EQ(complaint(hosts + "route a/v1:1 4\n"), ":7: there is no port a/v1:1");
+    EXPECT_EQ(complaint(hosts + "route a/v0:1 12 over=x\n"), ":7: there is no link x");
+    EXPECT_EQ(complaint(hosts + "route a/v0:1 12 via=x\n"), ":7: no setting of a route: via");
+    EXPECT_EQ(complaint(hosts + "route a/v0:1 12\nroute a/v0:1 12\n"),
+              ":8: the route is given twice");
 }
 
 } // namespace

@@ -50,8 +50,8 @@ protected:
     FabricEvents events_{"here",
                          message_,
                          {fabrics_, rails(), nullptr, paths_, nullptr, datagram_paths_,
-                          connections_, directory_, departures_, path_listener_,
-                          failure_listener_}};
+                          connections_, directory_, departures_, path_listener_, failure_listener_,
+                          counters()}};
 };
 
 class FabricEventsWithoutRepairs : public FabricEventsTest {
@@ -103,6 +103,28 @@ TEST_F(FabricEventsTest, PathsOverTheRailFailAndAreProbedOnceItIsBack) {
     EXPECT_FALSE(paths_.rail_down(1));
     EXPECT_EQ(paths_.state(peer, 1), PathState::suspect);
     EXPECT_TRUE(told().empty()) << "the path repository writes the lines";
+}
+
+TEST_F(FabricEventsTest, RailsAreIncidentsOfTheHistory) {
+    RunHistory history(clock(), counters());
+    counters().history = &history;
+    for (const EventKind kind : {EventKind::port_error, EventKind::port_active,
+                                 EventKind::device_fatal, EventKind::address_changed}) {
+        happens(kind, 1);
+        clock().advance(RunHistory::kTogether);
+    }
+    ASSERT_EQ(history.incidents(), 3u) << "the address is the same";
+    EXPECT_EQ(history.incident(0).kind, IncidentKind::rail_down);
+    EXPECT_EQ(history.incident(1).kind, IncidentKind::rail_up);
+    EXPECT_EQ(history.incident(2).kind, IncidentKind::rail_down);
+    EXPECT_EQ(history.incident(2).rail, 1);
+    EXPECT_EQ(history.incident(2).peer, Incident::kNoPeer);
+    world_.second.own.bytes[0] = std::byte{3};
+    world_.second.own.size = 1;
+    happens(EventKind::address_changed, 1);
+    ASSERT_EQ(history.incidents(), 4u);
+    EXPECT_EQ(history.incident(3).kind, IncidentKind::rail_changed);
+    counters().history = nullptr;
 }
 
 TEST_F(FabricEventsWithoutRepairs, TheUserIsToldOfRails) {

@@ -57,6 +57,23 @@ TEST_F(PeerFailuresTest, OneThatNothingWaitsForIsReportedWhenItIsWanted) {
     EXPECT_EQ(broken_, std::vector<Peer*>{peer_.get()});
 }
 
+TEST_F(PeerFailuresTest, OneThatIsReportedIsAnIncident) {
+    RunHistory history(clock(), counters());
+    counters().history = &history;
+    protocol_.active().listen(nullptr, nullptr);
+    failures().fail(*peer_, "it ended before this process");
+    EXPECT_EQ(history.incidents(), 0u);
+    post_receive(other_.get());
+    failures().fail(*other_, "its cable was cut");
+    ASSERT_EQ(history.incidents(), 1u);
+    EXPECT_EQ(history.incident(0).kind, IncidentKind::peer_lost);
+    EXPECT_EQ(history.incident(0).peer, other_->contact.name);
+    EXPECT_TRUE(failures().is_lost(*peer_));
+    ASSERT_EQ(history.incidents(), 1u) << "within the same milliseconds";
+    EXPECT_EQ(history.incident(0).count, 2u);
+    counters().history = nullptr;
+}
+
 TEST_F(PeerFailuresTest, OneThatAReceiveWaitsForIsReportedAndEndsIt) {
     post_receive(peer_.get());
     EXPECT_EQ(awaited(), std::vector<const Peer*>{peer_.get()});

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stats/run_history.h"
+
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -67,6 +69,59 @@ TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     rest(*ranks, 1s);
     EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);
     EXPECT_EQ(ranks->peer(1, 0)->lanes.live_subchannels(), kPorts);
+}
+
+std::size_t count_of(const RunHistory& history, IncidentKind kind) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < history.incidents(); ++i) {
+        count += history.incident(i).kind == kind ? history.incident(i).count : 0;
+    }
+    return count;
+}
+
+// The port's own process notes the port and its path, once that is back; both note the repairs.
+TEST(Failover, IsInTheHistories) {
+    const auto ranks = make(networks(1));
+    std::vector<std::unique_ptr<RunHistory>> histories;
+    for (const std::size_t rank : {0, 1}) {
+        Counters& counters = ranks->counters(rank);
+        histories.push_back(std::make_unique<RunHistory>(ranks->process(rank), counters));
+        counters.history = histories.back().get();
+    }
+    carry(*ranks, 0, 1, 1'000'000);
+    EXPECT_EQ(histories[0]->incidents() + histories[1]->incidents(), 0u);
+    Message message(0, 1, 50'000'000u);
+    message.start(*ranks);
+    rest(*ranks, 500us);
+    set_port(*ranks, 1, 2, false);
+    ASSERT_TRUE(ranks->run_until([&] { return message.done(); }, 60s));
+    set_port(*ranks, 1, 2, true);
+    rest(*ranks, 2s);
+    const RunHistory& peer = *histories[0];
+    const RunHistory& own = *histories[1];
+    EXPECT_EQ(count_of(own, IncidentKind::rail_down), 1u);
+    EXPECT_EQ(count_of(own, IncidentKind::rail_up), 1u);
+    EXPECT_EQ(count_of(own, IncidentKind::path_failed), 0u) << "the port says it";
+    EXPECT_EQ(count_of(peer, IncidentKind::rail_down), 0u);
+    EXPECT_GE(count_of(own, IncidentKind::path_up), 1u);
+    std::uint64_t rail_bytes = 0;
+    std::uint64_t path_bytes = 0;
+    for (const auto& history : histories) {
+        EXPECT_GE(count_of(*history, IncidentKind::repair), 1u);
+        EXPECT_EQ(count_of(*history, IncidentKind::repair),
+                  count_of(*history, IncidentKind::repaired));
+        EXPECT_EQ(count_of(*history, IncidentKind::peer_lost), 0u);
+        EXPECT_GT(history->samples().size(), 2u) << "the timers take them";
+        history->end();
+        for (const std::uint64_t bytes : history->samples().back().rail_bytes) {
+            rail_bytes += bytes;
+        }
+        for (const std::uint64_t bytes : history->samples().back().path_bytes) {
+            path_bytes += bytes;
+        }
+    }
+    EXPECT_GE(rail_bytes, 51'000'000u);
+    EXPECT_EQ(rail_bytes, path_bytes);
 }
 
 class Storms : public testing::TestWithParam<std::uint64_t> {};

@@ -30,7 +30,7 @@ std::size_t row_of(const std::string& name) {
 ProcessReport report_of(std::uint32_t rank, const std::string& host,
                         const std::vector<std::pair<std::string, std::uint64_t>>& values) {
     ProcessReport report{
-        kJob | rank, host, std::vector<std::uint64_t>(counter_table().size(), 0), {}};
+        kJob | rank, host, std::vector<std::uint64_t>(counter_table().size(), 0), {}, {}};
     for (const auto& [name, value] : values) {
         report.values[row_of(name)] = value;
     }

@@ -65,6 +65,14 @@ void JsonWriter::raw(std::string_view name, std::string_view value) {
     text_ += value;
 }
 
+void JsonWriter::numbers(std::string_view name, std::span<const std::uint64_t> values) {
+    std::string list = "[";
+    for (const std::uint64_t value : values) {
+        list += (list.size() > 1 ? ", " : "") + std::to_string(value);
+    }
+    raw(name, list + ']');
+}
+
 void JsonWriter::text(std::string_view name, std::string_view value) {
     raw(name, json_quoted(value));
 }

@@ -9,6 +9,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,8 @@ public:
     void number(std::string_view name, std::integral auto value) {
         raw(name, std::to_string(value));
     }
+    // An array in one line.
+    void numbers(std::string_view name, std::span<const std::uint64_t> values);
     void flag(std::string_view name, bool value) { raw(name, value ? "true" : "false"); }
 
     // The text so far; ends with a new line once all is closed.

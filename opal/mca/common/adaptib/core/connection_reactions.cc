@@ -82,6 +82,7 @@ void ConnectionReactions::on_path_unconnected(Peer& peer, std::size_t pair,
 
 void ConnectionReactions::on_interrupted(Peer& peer) {
     note(TraceKind::repair, peer, repair_id(peer));
+    note(IncidentKind::repair, peer);
     static_cast<void>(parts_->progress.departures().leaves(peer));
     parts_->protocol.on_interrupted(peer);
     parts_->watch.life().want(peer); // the repair needs an answer of the peer
@@ -108,6 +109,8 @@ void ConnectionReactions::on_fenced(Peer& peer) { parts_->protocol.flow().on_fen
 // The path repository reports what failed, path by path; this notice is for close observers.
 void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
     note(TraceKind::repair_end, peer, repair_id(peer));
+    note(IncidentKind::repaired, peer, took);
+    note_standby(peer);
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         if (peer.lanes.subchannels[i].qp != nullptr) {
             parts_->paths.report_success(peer, i, parts_->datagram_paths.reports_paths(peer));
@@ -126,8 +129,30 @@ void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
                  std::to_string(microseconds) + " us.");
 }
 
+// Notes when a connection begins, and ceases, to have standby rails only.
+void ConnectionReactions::note_standby(Peer& peer) const {
+    const auto& subchannels = peer.lanes.subchannels;
+    const auto first = std::ranges::find_if(
+        subchannels, [](const Subchannel& each) { return each.standby && each.qp != nullptr; });
+    const bool only =
+        first != subchannels.end() && std::ranges::all_of(subchannels, [](const Subchannel& each) {
+            return each.standby || each.qp == nullptr;
+        });
+    if (only == peer.interruption.on_standby) {
+        return;
+    }
+    peer.interruption.on_standby = only;
+    const auto kind = only ? IncidentKind::standby_used : IncidentKind::standby_over;
+    const std::uint8_t rail = first != subchannels.end()
+                                  ? static_cast<std::uint8_t>(first->local_rail)
+                                  : Incident::kNoRail;
+    note_incident(parts_->counters.history,
+                  {.peer = peer.contact.name, .kind = kind, .rail = rail});
+}
+
 void ConnectionReactions::on_partition(Peer& peer, Nanoseconds lasted) {
     note(TraceKind::partition_over, peer, 0, lasted);
+    note(IncidentKind::partition_over, peer, lasted);
     parts_->datagram_paths.on_partition(peer, lasted);
 }
 

@@ -24,6 +24,7 @@
 #include "protocol/protocol.h"
 #include "recovery/path_repository.h"
 #include "stats/counters.h"
+#include "stats/run_history.h"
 #include "stats/trace.h"
 
 namespace adaptib {
@@ -76,6 +77,13 @@ private:
                     .id = id,
                     .value = static_cast<std::uint64_t>(lasted.count())});
     }
+
+    void note(IncidentKind kind, const Peer& peer, Nanoseconds lasted = {}) const {
+        note_incident(parts_->counters.history,
+                      {.peer = peer.contact.name, .lasted = lasted, .kind = kind});
+    }
+
+    void note_standby(Peer& peer) const;
 
     const Clock& clock_;
     MessageFunction message_;

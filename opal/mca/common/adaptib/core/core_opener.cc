@@ -308,8 +308,7 @@ void CoreOpener::begin_reactions() {
                                        *parts_.protocol, *parts_.progress, counters_});
     parts_.path_reactions.begin({rails(), parts_.shared.get(), *parts_.paths,
                                  parts_.migration.get(), *parts_.datagram_paths, *parts_.peers,
-                                 *parts_.connections, *parts_.protocol, departures,
-                                 counters_.trace});
+                                 *parts_.connections, *parts_.protocol, departures, counters_});
     parts_.protocol_reactions.begin(departures);
 }
 

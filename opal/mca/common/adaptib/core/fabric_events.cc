@@ -35,6 +35,7 @@ void FabricEvents::poll(AttachedFabric& attached) {
         case EventKind::port_error:
         case EventKind::device_fatal: {
             const bool port = event.kind == EventKind::port_error;
+            note(IncidentKind::rail_down, index);
             if (parts_.migration != nullptr) {
                 parts_.migration->rail_failed(index);
             }
@@ -47,6 +48,7 @@ void FabricEvents::poll(AttachedFabric& attached) {
             break;
         }
         case EventKind::port_active:
+            note(IncidentKind::rail_up, index);
             parts_.paths.rail_restored(index);
             if (parts_.migration != nullptr) {
                 parts_.migration->rail_restored(index);
@@ -136,6 +138,7 @@ void FabricEvents::on_address_changed(AttachedFabric& attached, std::uint32_t ra
         return;
     }
     told = now;
+    note(IncidentKind::rail_changed, index);
     if (attached.answerer != nullptr) {
         attached.answerer->set_address(rail, now);
     }

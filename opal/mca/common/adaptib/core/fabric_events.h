@@ -25,6 +25,8 @@
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
 #include "recovery/path_repository.h"
+#include "stats/counters.h"
+#include "stats/run_history.h"
 
 namespace adaptib {
 
@@ -43,6 +45,7 @@ public:
         Departures& departures;
         PathListener& path_failures;
         PeerFailureListener& peer_failures;
+        const Counters& counters;
     };
     FabricEvents(std::string host, MessageFunction message, const Parts& parts)
         : host_(std::move(host)), message_(std::move(message)), parts_(parts) {}
@@ -63,6 +66,10 @@ public:
 private:
     void poll(AttachedFabric& attached);
     void report_notices(AttachedFabric& attached);
+    void note(IncidentKind kind, std::uint32_t rail) const {
+        note_incident(parts_.counters.history,
+                      {.kind = kind, .rail = static_cast<std::uint8_t>(rail)});
+    }
     void fail_peers_on(std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     void on_address_changed(AttachedFabric& attached, std::uint32_t rail);

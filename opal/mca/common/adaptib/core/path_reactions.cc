@@ -13,6 +13,18 @@ TraceKind kind_of(PathState state) {
                                         : TraceKind::path_suspect;
 }
 
+IncidentKind incident_of(PathState state) {
+    return state == PathState::up       ? IncidentKind::path_up
+           : state == PathState::failed ? IncidentKind::path_failed
+                                        : IncidentKind::path_suspect;
+}
+
+// Returns true for changes that are news. Those of paths that go down, and are tried again, with
+// their rail are none: the rail's own incident says so, and there may be thousands.
+bool is_incident(PathState was, PathState now, bool rail_down) {
+    return !rail_down && !(was == PathState::failed && now == PathState::suspect);
+}
+
 } // namespace
 
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
@@ -64,14 +76,17 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
 // Takes a path that is up again into the connection. Repairs the connection without a path that has
 // failed, unless the adapter itself migrates to another path. A peer that is not repairable yet is
 // checked when its connection opens.
-void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
+void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                                     const std::string&) {
     if (peer.session.state == ConnectState::failed) {
         return;
     }
-    note_event(parts_->trace, kind_of(now),
-               {.peer = peer.contact.name,
-                .rail = static_cast<std::uint8_t>(peer.contact.route.pairs[pair].local)});
+    const auto rail = static_cast<std::uint8_t>(peer.contact.route.pairs[pair].local);
+    note_event(parts_->counters.trace, kind_of(now), {.peer = peer.contact.name, .rail = rail});
+    if (is_incident(was, now, parts_->paths.rail_down(rail))) {
+        note_incident(parts_->counters.history,
+                      {.peer = peer.contact.name, .kind = incident_of(now), .rail = rail});
+    }
     parts_->datagram_paths.on_path_changed(peer, pair, now);
     if (now == PathState::failed) {
         const bool used =

@@ -25,6 +25,8 @@
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
 #include "recovery/path_repository.h"
+#include "stats/counters.h"
+#include "stats/run_history.h"
 #include "stats/trace.h"
 
 namespace adaptib {
@@ -45,7 +47,7 @@ public:
         ConnectionManager& connections;
         Protocol& protocol;
         Departures& departures;
-        Trace* trace; // null: none
+        const Counters& counters;
     };
     explicit PathReactions(MessageFunction message) : message_(std::move(message)) {}
 

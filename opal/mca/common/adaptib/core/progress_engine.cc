@@ -39,7 +39,7 @@ ProgressEngine::ProgressEngine(const Options& options, const CoreEnvironment& en
               FabricEvents::Parts{parts.fabrics.all(), parts.fabrics.rails(), parts.shared,
                                   parts.paths, parts.migration, parts.datagram_paths,
                                   parts.connections, parts.peers, departures_, parts.path_failures,
-                                  parts.peer_failures}),
+                                  parts.peer_failures, *environment.counters}),
       timers_({options.failure_timeout, environment.maps_sources, environment.clock},
               Timers::Parts{parts.fabrics.all(), parts.attended, parts.peers, parts.paths,
                             parts.migration, parts.datagram_paths, parts.contacts, parts.watch,

@@ -64,6 +64,10 @@ void Timers::run() {
     if (sources_ && now >= sources_->due()) [[unlikely]] {
         sources_->note(now);
     }
+    if (RunHistory* const history = parts_.counters.history;
+        history != nullptr && now >= history->due()) [[unlikely]] {
+        history->sample(now);
+    }
     if (now >= unconnected_.deadline()) [[unlikely]] {
         unconnected_.forgive(parts_.peers,
                              [this](Peer& peer) { parts_.connections.repairs().improve(peer); });

@@ -32,6 +32,7 @@
 #include "recovery/path_repository.h"
 #include "recovery/silence_watch.h"
 #include "stats/counters.h"
+#include "stats/run_history.h"
 
 namespace adaptib {
 

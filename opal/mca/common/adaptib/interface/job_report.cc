@@ -57,7 +57,7 @@ bool JobReport::wants_texts() const {
 }
 
 void JobReport::write(std::span<const std::string> texts, std::vector<PeerTraffic> peers,
-                      const std::string& setup) const {
+                      std::vector<EndpointHistory> histories, const std::string& setup) const {
     if (kind() == ReportKind::ranks) {
         for (const std::string& text : texts) {
             say(OPAL_COMMON_ADAPTIB_REPORT, text);
@@ -68,6 +68,7 @@ void JobReport::write(std::span<const std::string> texts, std::vector<PeerTraffi
     if (kind() == ReportKind::directory) {
         own.peers = std::move(peers);
         sort_traffic(own.peers);
+        own.histories = std::move(histories);
         write_file(own, texts);
     } else {
         summarize(own, setup);

@@ -28,10 +28,10 @@ public:
     bool wanted() const;
     bool wants_texts() const;
     // `texts`: if wants_texts(), Core::report() of each endpoint, after all that was sent has
-    // arrived. `peers`: likewise Core::peer_traffic() of all endpoints. `setup`: a line on what
-    // carries what, for the summary; may be empty.
+    // arrived. `peers`: likewise Core::peer_traffic() of all endpoints. `histories`: of those that
+    // have one. `setup`: a line on what carries what, for the summary; may be empty.
     void write(std::span<const std::string> texts, std::vector<PeerTraffic> peers,
-               const std::string& setup) const;
+               std::vector<EndpointHistory> histories, const std::string& setup) const;
 
 private:
     void say(opal_common_adaptib_severity_t severity, const std::string& text) const;

@@ -83,6 +83,14 @@ void tell_ended(opal_common_adaptib_core& endpoint, std::uint64_t name) {
 
 bool maps_sources() { return std::string_view(process_parameters().source_map) != "none"; }
 
+std::vector<std::string> rail_names(const opal_common_adaptib_core& endpoint) {
+    std::vector<std::string> names;
+    for (const auto& rail : endpoint.core->rails()) {
+        names.push_back(rail->info().name);
+    }
+    return names;
+}
+
 // Processors that this process may run on.
 std::uint32_t processors() {
     cpu_set_t set;
@@ -400,6 +408,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
         environment.counters = &endpoint_counters(made.index);
         made.trace = trace_.begin(made.index);
         environment.counters->trace = made.trace;
+        environment.counters->history = history_.begin(made.index);
         environment.is_news = [this](std::uint64_t process) { return lost_.insert(process); };
         if (environment_.watch_memory != nullptr) {
             environment.watch_memory = [this] { return watches_memory(); };
@@ -440,6 +449,7 @@ void Process::end() {
     const std::string setup = setup_.empty() ? "" : "  " + setup_ + "\n";
     std::vector<std::string> texts;
     std::vector<PeerTraffic> peers;
+    std::vector<EndpointHistory> histories;
     for (opal_common_adaptib_core* const endpoint : open_ones()) {
         {
             const Guard guard(endpoint);
@@ -452,12 +462,15 @@ void Process::end() {
                 merge_traffic(peers, row);
             }
         }
+        if (endpoint_counters(endpoint->index).history != nullptr) {
+            histories.push_back(history_.end(endpoint->index, rail_names(*endpoint)));
+        }
         if (maps_sources()) {
             write_source_map(endpoint->index);
         }
     }
     if (job_report_.wanted()) {
-        job_report_.write(texts, std::move(peers), setup);
+        job_report_.write(texts, std::move(peers), std::move(histories), setup);
     }
     if (trace_.wanted()) {
         write_trace();
@@ -467,9 +480,7 @@ void Process::end() {
 void Process::write_trace() const {
     std::vector<std::vector<std::string>> rails(endpoints());
     for (const opal_common_adaptib_core* const endpoint : open_ones()) {
-        for (const auto& rail : endpoint->core->rails()) {
-            rails[endpoint->index].push_back(rail->info().name);
-        }
+        rails[endpoint->index] = rail_names(*endpoint);
     }
     trace_.write(rails);
 }

@@ -47,6 +47,7 @@
 #include "interface/job_report.h"
 #include "interface/lost_processes.h"
 #include "interface/open_endpoints.h"
+#include "interface/process_history.h"
 #include "interface/process_trace.h"
 #include "interface/user_data.h"
 
@@ -145,6 +146,7 @@ private:
     LostProcesses lost_;
     MonotonicClock clock_;
     ProcessTrace trace_{environment_, clock_};
+    ProcessHistory history_{clock_};
     AddressBlob address_;
     std::string setup_; // empty: nothing was to be carried
     std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_; // constant once open

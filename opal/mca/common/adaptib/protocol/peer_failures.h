@@ -25,6 +25,8 @@
 #include "protocol/rendezvous.h"
 #include "protocol/tagged_receives.h"
 #include "protocol/transfer_engine.h"
+#include "stats/counters.h"
+#include "stats/run_history.h"
 #include "stats/trace.h"
 
 namespace adaptib {
@@ -41,7 +43,7 @@ public:
         TransferEngine& transfers;
         Rendezvous& rendezvous;
         ProtocolListener& listener;
-        Trace* trace; // null: none
+        const Counters& counters;
     };
 
     explicit PeerFailures(const Parts& parts) : parts_(parts) {}

@@ -14,7 +14,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures},
               rails, fabrics, counters, listener),
       failures_({connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_,
-                 listener, counters.trace}),
+                 listener, counters}),
       reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,
                   failures_, listener}),
       one_sided_(

@@ -8,6 +8,7 @@
 
 #include "peer/subchannel_stats.h"
 #include "protocol/count_rma.h"
+#include "stats/run_history.h"
 
 namespace adaptib {
 
@@ -258,6 +259,9 @@ Status TransferEngine::post_stripe(Transfer& transfer) {
     const Status status = subchannel.qp->post_send(work);
     if (status.ok()) {
         count_rma(counters_, transfer.peer, rma.opcode, stripe.length, subchannel.local_rail);
+        if (counters_.history != nullptr) [[unlikely]] {
+            counters_.history->add_path_bytes(stripe.subchannel, stripe.length);
+        }
         subchannel.outstanding[static_cast<std::size_t>(rma.direction())] += stripe.length;
         subchannel.reads += rma.direction() == Direction::read ? 1 : 0;
     }

@@ -20,6 +20,7 @@
 
 namespace adaptib {
 
+class RunHistory;
 class Trace;
 
 #define ADAPTIB_COUNTERS(X) ADAPTIB_TRAFFIC_COUNTERS(X) ADAPTIB_CONNECTION_COUNTERS(X)
@@ -28,7 +29,8 @@ struct Counters {
 #define ADAPTIB_FIELD(name, unit, kind, level, help) std::uint64_t name = 0;
     ADAPTIB_COUNTERS(ADAPTIB_FIELD)
 #undef ADAPTIB_FIELD
-    Trace* trace = nullptr; // takes events beside the numbers; null: nobody asked for them
+    Trace* trace = nullptr;        // takes events beside the numbers; null: nobody asked for them
+    RunHistory* history = nullptr; // takes samples of the numbers, and incidents; null: likewise
 };
 
 // The weights of paths among the counters, by number of the path: the part of a long message that

@@ -65,7 +65,7 @@ void write_peer(JsonWriter& json, const PeerTraffic& peer) {
 } // namespace
 
 ProcessReport report_of_process(std::uint64_t name, const std::string& host) {
-    ProcessReport out{name, host, {}, {}};
+    ProcessReport out{name, host, {}, {}, {}};
     for (const auto& row : counter_table()) {
         out.values.push_back(process_value(row));
     }
@@ -122,6 +122,11 @@ std::string report_json(const ProcessReport& report, std::span<const std::string
     json.begin_array("peers");
     for (const PeerTraffic& peer : report.peers) {
         write_peer(json, peer);
+    }
+    json.end_array();
+    json.begin_array("history");
+    for (const EndpointHistory& history : report.histories) {
+        write_history(json, history);
     }
     json.end_array();
     write_counters(json, report);

@@ -3,7 +3,7 @@
 // process and as JSON for tools.
 //
 // Threads: value types.
-// May touch: base/, stats/counters.h, stats/peer_traffic.h.
+// May touch: base/, the rest of stats/.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stats/peer_traffic.h"
+#include "stats/run_history_json.h"
 
 namespace adaptib {
 
@@ -20,7 +21,9 @@ struct ProcessReport {
     std::uint64_t name = 0; // of the process (base/process_name.h)
     std::string host;
     std::vector<std::uint64_t> values; // of the rows of counter_table()
-    std::vector<PeerTraffic> peers;    // for report_json() alone
+    // For report_json() alone:
+    std::vector<PeerTraffic> peers;
+    std::vector<EndpointHistory> histories; // empty: none was wanted
 };
 
 // Reads the counters of this process.
@@ -31,7 +34,7 @@ std::vector<std::byte> encode_report(const ProcessReport& report);
 bool decode_report(std::span<const std::byte> bytes, ProcessReport& out);
 
 // A JSON text: name, unit, kind, level and value of each counter, the traffic with each peer, and
-// the texts that `report` = ranks shows. `texts`: one for each endpoint.
+// its histories, and the texts that `report` = ranks shows. `texts`: one for each endpoint.
 std::string report_json(const ProcessReport& report, std::span<const std::string> texts);
 
 } // namespace adaptib
