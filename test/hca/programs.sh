@@ -488,13 +488,18 @@ hca_fault_step() {
     done
 }
 
-# hca_ucx TEST: a test of UCX between two hosts, over reliable connections and datagrams
+# hca_ucx TEST: a test of UCX between two hosts, over reliable connections and datagrams. Without a
+# terminal, Debian 13's ucx_perftest is a program of MPI.
 hca_ucx() {
     local -x LD_LIBRARY_PATH=$hca_library UCX_NET_DEVICES=v0:1 UCX_TLS=rc_verbs,ud_verbs,self server
     local -x LD_PRELOAD=$hca_library/libadaptib_hca_files.so
-    ADAPTIB_HCA_HOST=a timeout 60 ucx_perftest -p 18790 &
+    ADAPTIB_HCA_HOST=a script -qec "timeout 60 ucx_perftest -p 18790" /dev/null &
     server=$!
-    sleep 1
-    ADAPTIB_HCA_HOST=b timeout 60 ucx_perftest localhost -p 18790 -t "$1" -n 1000 -s 40000 || return
+    for _ in {1..50}; do
+        grep -qi ':4966 .* 0A ' /proc/net/tcp /proc/net/tcp6 && break # it listens to port 18790
+        sleep 0.2
+    done
+    ADAPTIB_HCA_HOST=b script -qec \
+        "timeout 60 ucx_perftest localhost -p 18790 -t $1 -n 1000 -s 40000" /dev/null || return
     wait "$server"
 }
