@@ -112,7 +112,7 @@ int print(int argc, char** argv) {
     int at = 1;
     if (argc > 2 && std::strcmp(argv[1], "--rate") == 0) {
         rate = std::string(" rate=") + argv[2];
-        at = 3;
+        at = std::strspn(argv[2], "0123456789") == std::strlen(argv[2]) ? 3 : argc;
     }
     if (argc - at < 3) {
         return usage();

@@ -212,7 +212,7 @@ static void receive_by(int way, const data_t *data, int from, MPI_Status *status
     }
 }
 
-/* What was counted so far */
+/* Counts so far */
 typedef struct {
     device_count_t copies;
     unsigned long long direct; /* ends of messages that adapters reached */
@@ -372,7 +372,7 @@ static void all(void)
     }
 }
 
-/* What all messages together did */
+/* Counts of all messages together */
 static void check_kind(const char *kind)
 {
     CHECK(!registered || counter_now(&direct) > 0, "no adapter reached the device");

@@ -143,6 +143,8 @@ public:
     // credit_due(): the reader should report consumed() to the writer now. credit_soon_due(): it
     // should put the count into the next message to the writer.
     bool credit_due() { return untold_ >= return_at_ && still_due(); }
+    // True if it would be due if the writer had been told this count.
+    bool credit_due_since(std::uint64_t count) const { return consumed_ - count >= return_at_; }
     bool credit_soon_due() const { return untold_ >= return_at_ / 2; }
     void credit_returned() { untold_ = 0; }
     // Notes that a message has reported `consumed` to the writer. Returns false if the writer

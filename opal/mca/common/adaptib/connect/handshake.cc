@@ -537,6 +537,7 @@ bool Handshake::renew_shared(Peer& peer, Subchannel& subchannel) {
         return false;
     }
     std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
+    peer.in.credit_work.begin();
     if (const Status status = parts_.queue_pairs.make_shared(peer, subchannel); !status.ok()) {
         if (peer.interruption.repair.active) { // repairs as usual, once both sides have agreed
             subchannel.qp = std::move(old);

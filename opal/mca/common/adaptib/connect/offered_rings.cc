@@ -4,6 +4,7 @@
 namespace adaptib {
 
 Status OfferedRings::offer(Peer& peer) {
+    peer.in.credit_work.begin();
     const bool lines = context_.counters.rings_open < context_.options.ring_max;
     const bool kept =
         peer.in.ring_memory != nullptr && (peer.in.ring_parts.lines_bytes > 0) == lines;

@@ -189,6 +189,9 @@ Status QueuePairs::set_destination(Peer& peer, Subchannel& subchannel,
 }
 
 std::unique_ptr<QueuePair> QueuePairs::take(Peer& peer, Subchannel& subchannel) {
+    if (&subchannel == &peer.lanes.subchannels[peer.control.lane]) {
+        peer.in.credit_work.begin(); // its completion may never be seen
+    }
     if (subchannel.qp == nullptr) {
         return nullptr;
     }

@@ -29,6 +29,7 @@ void ConnectionReactions::on_ring_withdrawn(Peer& peer) { parts_->progress.rings
 void ConnectionReactions::on_connected(Peer& peer) {
     note(TraceKind::connect_end, peer, peer.contact.name); // if this process has requested it
     note(TraceKind::connected, peer);
+    note_standby(peer);
     parts_->protocol.on_connected(peer);
 }
 
@@ -151,8 +152,8 @@ void ConnectionReactions::note_standby(Peer& peer) const {
 }
 
 void ConnectionReactions::on_partition(Peer& peer, Nanoseconds lasted) {
-    note(TraceKind::partition_over, peer, 0, lasted);
-    note(IncidentKind::partition_over, peer, lasted);
+    note(TraceKind::unreachable, peer, 0, lasted);
+    note(IncidentKind::unreachable, peer, lasted);
     parts_->datagram_paths.on_partition(peer, lasted);
 }
 

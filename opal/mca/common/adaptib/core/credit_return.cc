@@ -23,8 +23,12 @@ void CreditReturn::return_credit(Peer& peer) {
         peer.session.state == ConnectState::requested) {
         return; // the credit will use another queue pair; a new ring begins with new counts
     }
-    if (peer.in.credit_work.under_way()) {
-        return; // until its completion
+    const bool beside = peer.in.credit_work.under_way();
+    if (beside) {
+        waits_ = true; // for the completion, to write the count alone
+        if (!peer.in.ring->credit_due_since(peer.in.credit_work.count())) {
+            return;
+        }
     }
     const bool timed = meter_ != nullptr &&
                        (meter_->wants_credits() || counters_.credit_returns % kTimedCredits == 0);
@@ -35,7 +39,9 @@ void CreditReturn::return_credit(Peer& peer) {
     } else if (!post_credit(peer, subchannel)) {
         return;
     }
-    peer.in.ring->credit_returned();
+    if (!beside) {
+        peer.in.ring->credit_returned();
+    }
     ++counters_.credit_returns;
     if (timed) {
         const Nanoseconds end = clock_.now();
@@ -65,7 +71,7 @@ bool CreditReturn::post_credit(Peer& peer, Subchannel& subchannel) {
     work.remote_key = subchannel.remote_memory_key;
     const bool posted = subchannel.qp->post_send(work).ok();
     if (posted) {
-        peer.in.credit_work.on_posted();
+        peer.in.credit_work.on_posted(consumed);
     }
     return posted;
 }

@@ -3,7 +3,7 @@
 // that.
 //
 // Purpose: writes the count of consumed units into the peer's memory: by a store, if that memory is
-// mapped here, else by a post, one at a time (CreditWork). Now and then times what that costs.
+// mapped here, else by a post. Now and then times what that costs.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, channel/, peer/, select/, connect/, stats/.
 #pragma once
@@ -25,9 +25,13 @@ public:
         : connections_(connections), rails_(rails), meter_(meter), clock_(clock),
           counters_(counters) {}
 
-    // A count that cannot be written now is written when this is called again: in the next pass, or
-    // after the completion of the write that is under way.
+    // A count that cannot be written now is written when this is called again: in the next pass. So
+    // is one that was written beside another write, once that is complete (CreditWork).
     void return_credit(Peer& peer);
+
+    // Returns true if credit waits for a completion: these should be polled now.
+    bool waits() const { return waits_; }
+    void on_polled() { waits_ = false; }
 
 private:
     bool post_credit(Peer& peer, Subchannel& subchannel);
@@ -37,6 +41,7 @@ private:
     CostMeter* meter_;
     const Clock& clock_;
     Counters& counters_;
+    bool waits_ = false;
 };
 
 } // namespace adaptib

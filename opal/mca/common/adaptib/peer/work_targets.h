@@ -31,26 +31,31 @@ private:
     Peer& peer_;
 };
 
-// Knows whether a write of credit is under way. All of them write the same word of the peer's
+// Knows whether writes of credit are under way. All of them write the same word of the peer's
 // memory, and not every adapter places writes in the order in which they were posted: an older
 // count that comes last would hide a newer one for ever from a peer that has not looked meanwhile.
+// So a count that was written beside another one is written once more, alone.
 class CreditWork final : public WorkTarget {
 public:
     bool any() const { return any_; } // since begin()
     bool under_way() const { return under_way_; }
+    std::uint64_t count() const { return count_; } // of the last write
     // wr_id of the next write, which is signaled.
     std::uint64_t next_id() { return wr_id_of(this, number_ + 1); }
-    void on_posted() {
+    void on_posted(std::uint64_t count) {
         ++number_;
+        count_ = count;
         any_ = under_way_ = true;
     }
     // Begins anew, over other queue pairs; what the former ones complete later is ignored.
     void begin() { any_ = under_way_ = false; }
+    // A queue pair completes its writes in order: with the last one all are complete.
     void on_work_done(std::uint32_t, const WorkCompletion& completion) override {
         under_way_ = under_way_ && work_number_of(completion.wr_id) != number_ % kWorkNumbers;
     }
 
 private:
+    std::uint64_t count_ = 0;
     std::uint32_t number_ = 0; // of the last write
     bool any_ = false;
     bool under_way_ = false;

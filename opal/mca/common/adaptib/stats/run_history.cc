@@ -18,6 +18,9 @@ RunHistory::RunHistory(const Clock& clock, const Counters& counters)
     : clock_(clock), counters_(counters), start_(clock.now()), due_(start_),
       incidents_(std::make_unique<std::array<Incident, kMostIncidents>>()) {
     samples_.reserve(kMostSamples);
+    for (std::size_t i = 0; i < kRailBytes.size(); ++i) {
+        rails_before_[i] = counters.*kRailBytes[i];
+    }
     sample(start_);
 }
 
@@ -29,7 +32,7 @@ void RunHistory::sample(Nanoseconds now) {
     sample.at = now;
     sample.path_bytes = path_bytes_;
     for (std::size_t i = 0; i < kRailBytes.size(); ++i) {
-        sample.rail_bytes[i] = counters_.*kRailBytes[i];
+        sample.rail_bytes[i] = counters_.*kRailBytes[i] - rails_before_[i];
     }
     for (std::size_t i = 0; i < kPathWeights.size(); ++i) {
         sample.weights[i] =

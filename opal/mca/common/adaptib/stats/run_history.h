@@ -42,7 +42,7 @@ namespace adaptib {
     X(repaired, "repaired")                                                                        \
     X(standby_used, "standby in use")                                                              \
     X(standby_over, "standby at rest")                                                             \
-    X(partition_over, "partition over")                                                            \
+    X(unreachable, "no path has worked")                                                           \
     X(peer_lost, "peer lost")
 
 enum class IncidentKind : std::uint8_t {
@@ -58,7 +58,7 @@ struct Incident {
 
     Nanoseconds at{0};            // by the core's clock; of the first
     std::uint64_t peer = kNoPeer; // of the first
-    Nanoseconds lasted{0};        // of repaired and partition_over; the longest
+    Nanoseconds lasted{0};        // of repaired and unreachable; the longest
     std::uint32_t count = 1;
     IncidentKind kind{};
     std::uint8_t rail = kNoRail;
@@ -121,6 +121,7 @@ private:
     std::vector<HistorySample> samples_;
     static_assert(kPathWeights.size() == kMaxSubchannels);
     std::array<std::uint64_t, kMaxSubchannels> path_bytes_{};
+    std::array<std::uint64_t, kRailBytes.size()> rails_before_; // at the start
     std::unique_ptr<std::array<Incident, kMostIncidents>> incidents_;
     std::size_t noted_ = 0;
 };

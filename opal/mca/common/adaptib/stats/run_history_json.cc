@@ -29,6 +29,15 @@ void write_times(JsonWriter& json, const RunHistory& history) {
     json.numbers("time_us", times);
 }
 
+bool has_incident(const RunHistory& history, std::size_t rail) {
+    for (std::size_t i = 0; i < history.incidents(); ++i) {
+        if (history.incident(i).rail == rail) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void write_rails(JsonWriter& json, const EndpointHistory& of) {
     json.begin_array("rails");
     for (std::size_t rail = 0; rail < of.rails.size() && rail < kRailBytes.size(); ++rail) {
@@ -38,7 +47,7 @@ void write_rails(JsonWriter& json, const EndpointHistory& of) {
             moved.push_back(sample.rail_bytes[rail] - before);
             before = sample.rail_bytes[rail];
         }
-        if (any(moved)) {
+        if (any(moved) || has_incident(*of.history, rail)) {
             json.begin_object();
             json.number("rail", rail);
             json.text("name", of.rails[rail]);

@@ -47,7 +47,7 @@ namespace adaptib {
     X(unconnected, PEER, INSTANT, "no connection for now", "")                                     \
     X(repair, PEER, BEGIN, "connection repaired", "")                                              \
     X(repair_end, PEER, END, "connection repaired", "")                                            \
-    X(partition_over, PEER, INSTANT, "a path works again, after none did", "ns")                   \
+    X(unreachable, PEER, INSTANT, "no path has worked for so long", "ns")                          \
     X(path_up, RAIL, INSTANT, "path up", "")                                                       \
     X(path_suspect, RAIL, INSTANT, "path suspect", "")                                             \
     X(path_failed, RAIL, INSTANT, "path failed", "")                                               \
