@@ -55,14 +55,13 @@ std::size_t ProgressEngine::progress(bool again) {
 // nothing_else() checks.
 [[gnu::always_inline]] inline std::size_t ProgressEngine::pass(bool again) {
     RingPoller& rings = rings_;
-    const bool silent = rings.hot_rings_are_silent();
-    const std::size_t events = silent ? 0 : rings.poll_hot_rings(tick_);
+    const std::size_t events = rings.hot_rings_are_silent() ? 0 : rings.poll_hot_rings(tick_);
     const bool idle = events == 0;
     if (idle && rings.is_deferring()) [[unlikely]] {
         rings.release_deferred();
     }
-    if (tick_ % (idle ? kRareEvery : kDatagramEvery) != 0 && (!idle || is_idle()) &&
-        nothing_else() && (silent || !credit_.waits())) [[likely]] {
+    if (tick_ % (idle ? kRareEvery : kDatagramEvery) != 0 && (!idle || is_idle()) && nothing_else())
+        [[likely]] {
         return idle && again ? rings.look_again(tick_) : events;
     }
     return events + look_after_others(idle);
