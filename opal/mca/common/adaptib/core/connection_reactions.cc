@@ -111,7 +111,6 @@ void ConnectionReactions::on_fenced(Peer& peer) { parts_->protocol.flow().on_fen
 void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
     note(TraceKind::repair_end, peer, repair_id(peer));
     note(IncidentKind::repaired, peer, took);
-    note_standby(peer);
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         if (peer.lanes.subchannels[i].qp != nullptr) {
             parts_->paths.report_success(peer, i, parts_->datagram_paths.reports_paths(peer));

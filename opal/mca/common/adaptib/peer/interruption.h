@@ -18,7 +18,7 @@ struct PeerInterruption {
     bool active = false;      // the barrier is in place
     bool work_failed = false; // a transfer or a write into the ring has ended with an error
     bool abandoned = false;   // completions of the peer's stripes do not count any more
-    bool on_standby = false;  // the latest repair left standby rails alone (RailInfo::standby)
+    bool on_standby = false;  // the connection has standby rails alone (RailInfo::standby)
     Repair repair;
     ListLink<Peer> repair_link; // linked while a repair is wanted, or the state is repairing
     PendingSend barrier{PendingSend::Kind::barrier};

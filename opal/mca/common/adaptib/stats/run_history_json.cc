@@ -29,6 +29,17 @@ void write_times(JsonWriter& json, const RunHistory& history) {
     json.numbers("time_us", times);
 }
 
+// Bytes of each sample's interval. sum(sample): those since the start.
+template <typename Sum> Numbers moved_in_each(const RunHistory& history, Sum&& sum) {
+    Numbers moved;
+    std::uint64_t before = 0;
+    for (const HistorySample& sample : history.samples()) {
+        moved.push_back(sum(sample) - before);
+        before = sum(sample);
+    }
+    return moved;
+}
+
 bool has_incident(const RunHistory& history, std::size_t rail) {
     for (std::size_t i = 0; i < history.incidents(); ++i) {
         if (history.incident(i).rail == rail) {
@@ -41,12 +52,8 @@ bool has_incident(const RunHistory& history, std::size_t rail) {
 void write_rails(JsonWriter& json, const EndpointHistory& of) {
     json.begin_array("rails");
     for (std::size_t rail = 0; rail < of.rails.size() && rail < kRailBytes.size(); ++rail) {
-        Numbers moved;
-        std::uint64_t before = 0;
-        for (const HistorySample& sample : of.history->samples()) {
-            moved.push_back(sample.rail_bytes[rail] - before);
-            before = sample.rail_bytes[rail];
-        }
+        const Numbers moved = moved_in_each(
+            *of.history, [rail](const HistorySample& sample) { return sample.rail_bytes[rail]; });
         if (any(moved) || has_incident(*of.history, rail)) {
             json.begin_object();
             json.number("rail", rail);
@@ -61,12 +68,8 @@ void write_rails(JsonWriter& json, const EndpointHistory& of) {
 void write_paths(JsonWriter& json, const RunHistory& history) {
     json.begin_array("paths");
     for (std::size_t path = 0; path < kPathWeights.size(); ++path) {
-        Numbers moved;
-        std::uint64_t before = 0;
-        for (const HistorySample& sample : history.samples()) {
-            moved.push_back(sample.path_bytes[path] - before);
-            before = sample.path_bytes[path];
-        }
+        const Numbers moved = moved_in_each(
+            history, [path](const HistorySample& sample) { return sample.path_bytes[path]; });
         if (any(moved)) {
             json.begin_object();
             json.number("path", path);
