@@ -55,5 +55,21 @@ TEST_F(Lanes, StandbysCarryOnceTheOthersHaveFailed) {
     EXPECT_EQ(lanes.live_bits(), 0b010u) << "until another one is back";
 }
 
+TEST_F(Lanes, AConnectionHasOnlyStandbysIfOneIsUpAndNothingElse) {
+    EXPECT_FALSE(lanes.only_standbys());
+    EXPECT_EQ(lanes.first_standby(), nullptr);
+    add(false, true);
+    add(false, false);
+    EXPECT_FALSE(lanes.only_standbys()) << "nothing is up";
+    add(true, true);
+    EXPECT_TRUE(lanes.only_standbys());
+    EXPECT_EQ(lanes.first_standby(), &lanes.subchannels[2]);
+    lanes.subchannels[1].qp = std::make_unique<NullQueuePair>();
+    EXPECT_FALSE(lanes.only_standbys()) << "another one is back";
+    EXPECT_EQ(lanes.first_standby(), &lanes.subchannels[2]) << "it stays connected";
+    lanes.subchannels[2].qp.reset();
+    EXPECT_FALSE(lanes.only_standbys());
+}
+
 } // namespace
 } // namespace adaptib

@@ -170,6 +170,19 @@ TEST_P(ASilentDevice, IsFoundOutByOneShortMessage) {
     expect_whole(messages);
 }
 
+// The other side only sends, and has used up the room of its ring.
+TEST_P(ASilentDevice, IsFoundOutByWhoOnlyReturnsCredit) {
+    World2 world({.rendezvous = GetParam().rendezvous});
+    world.set_silent(GetParam().rank, GetParam().rail, true);
+    rest(*world.ranks, 1ms);
+    Messages messages;
+    for (int i = 0; i < 2000; ++i) {
+        start(world, messages, 1 - GetParam().rank, 1000);
+    }
+    EXPECT_LT(world.wait([&] { return arrived(messages); }), kTimeout + kRepair);
+    expect_whole(messages);
+}
+
 TEST_P(ASilentDevice, IsFoundOutByPutsAndGets) {
     World2 world;
     const std::size_t from = GetParam().rank;

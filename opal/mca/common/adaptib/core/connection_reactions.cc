@@ -131,21 +131,15 @@ void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
 
 // Notes when a connection begins, and ceases, to have standby rails only.
 void ConnectionReactions::note_standby(Peer& peer) const {
-    const auto& subchannels = peer.lanes.subchannels;
-    const auto first = std::ranges::find_if(
-        subchannels, [](const Subchannel& each) { return each.standby && each.qp != nullptr; });
-    const bool only =
-        first != subchannels.end() && std::ranges::all_of(subchannels, [](const Subchannel& each) {
-            return each.standby || each.qp == nullptr;
-        });
+    const bool only = peer.lanes.only_standbys();
     if (only == peer.interruption.on_standby) {
         return;
     }
     peer.interruption.on_standby = only;
     const auto kind = only ? IncidentKind::standby_used : IncidentKind::standby_over;
-    const std::uint8_t rail = first != subchannels.end()
-                                  ? static_cast<std::uint8_t>(first->local_rail)
-                                  : Incident::kNoRail;
+    const Subchannel* const first = peer.lanes.first_standby();
+    const std::uint8_t rail =
+        first != nullptr ? static_cast<std::uint8_t>(first->local_rail) : Incident::kNoRail;
     note_incident(parts_->counters.history,
                   {.peer = peer.contact.name, .kind = kind, .rail = rail});
 }

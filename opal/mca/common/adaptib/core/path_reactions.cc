@@ -111,12 +111,13 @@ void PathReactions::on_peer_failed(Peer& peer, const std::string& why) {
 // their last retry. Those of a request are connected when it is answered.
 void PathReactions::on_address_moved(Peer& peer, std::uint32_t remote_rail) {
     const ConnectState state = peer.session.state;
-    const bool connected =
-        state == ConnectState::answered || (state == ConnectState::open && peer.session.repairable);
+    const bool up = state == ConnectState::open || state == ConnectState::closing;
+    const bool connected = state == ConnectState::answered || (up && peer.session.repairable);
     const auto& all = peer.lanes.subchannels;
-    if (connected && std::any_of(all.begin(), all.end(), [&](const Subchannel& subchannel) {
-            return subchannel.qp != nullptr && subchannel.remote_rail == remote_rail;
-        })) {
+    const auto leads_there = [&](const Subchannel& subchannel) {
+        return subchannel.qp != nullptr && subchannel.remote_rail == remote_rail;
+    };
+    if (parts_->paths.on() && connected && std::any_of(all.begin(), all.end(), leads_there)) {
         parts_->connections.repairs().begin(peer);
     }
 }

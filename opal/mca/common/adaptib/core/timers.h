@@ -74,8 +74,10 @@ public:
 
 private:
     // Changes with each post whose completion nothing waits for.
-    std::uint64_t unsignaled_posts() const {
-        return parts_.counters.ring_sent + parts_.connections.flushes();
+    // Changes with each write into rings, behind these, and of credit.
+    std::uint64_t quiet_posts() const {
+        return parts_.counters.ring_sent + parts_.connections.flushes() +
+               parts_.counters.credit_returns;
     }
     void watch_silence();
 

@@ -37,6 +37,20 @@ struct alignas(kCacheLine / 2) PeerLanes {
         }
         return live != 0 ? live : standby;
     }
+    // Returns the first standby that is up; null: none is.
+    const Subchannel* first_standby() const {
+        const auto found =
+            std::find_if(subchannels.begin(), subchannels.end(),
+                         [](const Subchannel& each) { return each.standby && each.qp != nullptr; });
+        return found == subchannels.end() ? nullptr : &*found;
+    }
+    // Returns true if the connection has standbys and nothing else.
+    bool only_standbys() const {
+        return first_standby() != nullptr &&
+               std::all_of(subchannels.begin(), subchannels.end(), [](const Subchannel& each) {
+                   return each.standby || each.qp == nullptr;
+               });
+    }
     // Returns null if no subchannel has that queue pair.
     Subchannel* find(std::uint32_t rail, std::uint32_t qp_number) {
         const auto found =

@@ -30,6 +30,10 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
     if (peer.control.migration.flush.awaits(subchannel)) {
         return true;
     }
+    if (peer.in.credit_work.under_way() &&
+        &peer.lanes.subchannels[peer.control.lane] == &subchannel) {
+        return true;
+    }
     return peer.out.ring != nullptr && !peer.out.ring->direct() &&
            peer.out.ring->poster().posts_to(*subchannel.qp) && !peer.out.ring->poster().flushed();
 }

@@ -44,8 +44,8 @@ public:
     SilenceWatch(const Options& options, PathRepository& paths)
         : options_(options), paths_(paths) {}
 
-    // Returns true if a check of all peers is due; `posted` changes with each write into rings or
-    // behind these; `awaited`: stripes are under way.
+    // Returns true if a check of all peers is due; `posted` changes with each write into rings,
+    // behind these, or of credit; `awaited`: stripes are under way.
     bool due(std::uint64_t posted, bool awaited) const {
         return options_.clock->now() >= deadline(posted, awaited);
     }
