@@ -135,7 +135,10 @@ static void run_check(double seconds)
         for (uint64_t i = 0; i < BATCH; ++i) {
             bytes += length_of(round * BATCH + i);
         }
-        ++round;
+        if (round++ == 0 && rank == 0) {
+            puts("began");
+            fflush(stdout);
+        }
         const double took = MPI_Wtime() - begin;
         longest = took > longest ? took : longest;
     }

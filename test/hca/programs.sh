@@ -195,14 +195,17 @@ hca_selftest() {
     fi
 }
 
-# hca_selftest_jobs: the whole self-test, with MPI jobs, failover and speed
+# hca_selftest_jobs: the whole self-test of two hosts, with MPI jobs, failover and speed; perftest has
+# to resolve the first one's name
 hca_selftest_jobs() {
     local control=$build_root/release/simulator/adapter/adaptib_hca_control report=$logs/hca-selftest
-    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest status
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest PATH=$top/test/hca/launcher:$PATH status
+    local -x OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
     rm -f "$ADAPTIB_HCA_FABRIC"
     LD_LIBRARY_PATH=$hca_library timeout 280 "$top/selftest/adaptib_selftest" \
-        --programs "$build_root/release/selftest" --minutes 1 --checks path --report "$report.txt" \
-        --json "$report.json" --arguments "-x LD_PRELOAD=$hca_library/libadaptib_hca_files.so" \
+        --programs "$build_root/release/selftest" --hosts localhost,selftest-y --minutes 1 \
+        --checks path --report "$report.txt" --json "$report.json" \
+        --arguments "-x LD_PRELOAD=$hca_library/libadaptib_hca_files.so" \
         --take-down "$control b/v1:1 down" --bring-up "$control b/v1:1 up"
     status=$?
     rm -f "$ADAPTIB_HCA_FABRIC"
