@@ -147,6 +147,10 @@ static void core_message(void *context, opal_common_adaptib_severity_t severity,
     pthread_mutex_unlock(&listener_lock);
 }
 
+/* PMIx 5.0.7 may lose the answer to one of two threads that are in PMIx_Get at the same time, and
+ * that thread waits for ever. */
+static pthread_mutex_t lookup_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static int core_lookup(void *context, uint64_t name, void **address, size_t *size)
 {
     opal_process_name_t process;
@@ -157,7 +161,9 @@ static int core_lookup(void *context, uint64_t name, void **address, size_t *siz
     (void) context;
     process.jobid = (opal_jobid_t) (name >> 32);
     process.vpid = (opal_vpid_t) name;
+    pthread_mutex_lock(&lookup_lock);
     OPAL_MODEX_RECV_STRING(rc, ADDRESS_KEY, &process, &bytes, &length);
+    pthread_mutex_unlock(&lookup_lock);
     if (OPAL_SUCCESS != rc || NULL == bytes || 0 == length) {
         free(bytes);
         return OPAL_COMMON_ADAPTIB_NOT_FOUND;
