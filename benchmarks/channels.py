@@ -57,6 +57,7 @@ def run(options, policy):
     environment = dict(os.environ)
     environment.pop("OMPI_MCA_hwloc_base_binding_policy", None)
     environment.pop("PRTE_MCA_hwloc_default_binding_policy", None)
+    environment.pop("PRTE_MCA_bindto", None)
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     values = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()
               if line.split()[:1] and line.split()[0] in options.patterns}

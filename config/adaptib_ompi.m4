@@ -4,11 +4,12 @@
 # Sets adaptib_ompi_version, adaptib_ompi_pkglibdir and substitutes
 #   adaptib_ompi_CPPFLAGS   internal headers and mpi.h
 #   adaptib_mpi_CPPFLAGS    mpi.h alone, for MPI programs
-#   adaptib_mpi_LIBS        libmpi, libopen-pal
+#   adaptib_mpi_LIBS        libopen-pal, and the library that has Open MPI's internal functions
+#   adaptib_program_LIBS    what MPI programs link
 #   adaptib_ompi_CFLAGS     compiler flags that its inline functions need
 # and sets adaptib_ompi_accelerator to yes if it has the framework `accelerator` of 5.0.
-# Packages of Open MPI 5 may lack internal headers that their other headers include (Debian 13's
-# does); configure then takes them from a source tree of the same version (--with-ompi-source).
+# Packages of Open MPI 5 and 6 may lack internal headers that their other headers include (Debian's
+# do); configure then takes them from a source tree of the same version (--with-ompi-source).
 
 # _ADAPTIB_OMPI_PATH(variable, key): sets the variable to ompi_info's path of the directory `key`
 AC_DEFUN([_ADAPTIB_OMPI_PATH], [
@@ -57,6 +58,7 @@ AC_DEFUN([ADAPTIB_OMPI], [
     AC_SUBST([adaptib_mpi_CPPFLAGS])
     AC_SUBST([adaptib_mpi_LDFLAGS])
     AC_SUBST([adaptib_mpi_LIBS])
+    AC_SUBST([adaptib_program_LIBS])
     AC_SUBST([adaptib_ompi_pkglibdir])
 ])
 
@@ -105,8 +107,10 @@ AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
     for adaptib_dir in `"$adaptib_mpicc" --showme:libdirs 2>/dev/null`; do
         adaptib_mpi_LDFLAGS="$adaptib_mpi_LDFLAGS -L$adaptib_dir"
     done
-    adaptib_mpi_LIBS="-lmpi -lopen-pal"
-
+    adaptib_program_LIBS=
+    for adaptib_lib in `"$adaptib_mpicc" --showme:libs 2>/dev/null`; do
+        adaptib_program_LIBS="$adaptib_program_LIBS -l$adaptib_lib"
+    done
     AC_LANG_PUSH([C])
     adaptib_save_CPPFLAGS=$CPPFLAGS
     adaptib_save_LIBS=$LIBS
@@ -133,18 +137,29 @@ AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
                [#include "opal_config.h"])
            AS_IF([test -z "$adaptib_pmix_header"],
                [ADAPTIB_MISSING([a usable Open MPI interface to PMIx (opal/mca/pmix)], [libpmix-dev])])
-           LIBS="$adaptib_mpi_LIBS $LIBS"
-           AC_MSG_CHECKING([whether a component links with libmpi and libopen-pal])
-           AC_LINK_IFELSE([AC_LANG_PROGRAM([[extern int opal_progress(void); extern int MPI_Init(void);]],
-                                           [[return MPI_Init() + opal_progress();]])],
-               [AC_MSG_RESULT([yes])],
-               [AC_MSG_RESULT([no])
-                ADAPTIB_MISSING([libmpi and libopen-pal to link with], [libopenmpi-dev])])
+           _ADAPTIB_OMPI_LIBS
            _ADAPTIB_OMPI_ATOMICS])
     CPPFLAGS=$adaptib_save_CPPFLAGS
     LDFLAGS=$adaptib_save_LDFLAGS
     LIBS=$adaptib_save_LIBS
     AC_LANG_POP([C])
+])
+
+# The internal functions are in libmpi; since 6.0 in libopen_mpi, which programs use by libmpi or, if
+# they are made for the standard ABI, by libmpi_abi. So a component must not link libmpi there.
+AC_DEFUN([_ADAPTIB_OMPI_LIBS], [
+    AC_MSG_CHECKING([for the libraries that a component links with])
+    adaptib_mpi_LIBS=
+    for adaptib_lib in -lopen_mpi -lmpi; do
+        LIBS="$adaptib_lib -lopen-pal $adaptib_save_LIBS"
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[extern int opal_progress(void); extern int mca_pml;]],
+                                        [[return mca_pml + opal_progress();]])],
+            [adaptib_mpi_LIBS="$adaptib_lib -lopen-pal"; break])
+    done
+    LIBS="$adaptib_mpi_LIBS $adaptib_save_LIBS"
+    AC_MSG_RESULT([${adaptib_mpi_LIBS:-none}])
+    AS_IF([test -z "$adaptib_mpi_LIBS"],
+          [ADAPTIB_MISSING([libmpi (libopen_mpi) and libopen-pal to link with], [libopenmpi-dev])])
 ])
 
 # Open MPI's lists swap 16 bytes at once where the processor can, in inline functions. A component

@@ -30,7 +30,11 @@ mpi_environment_of_5() {
     local libdir
     libdir=$(pkg-config --variable=libdir pmix) || die "pkg-config does not find PMIx, which Open MPI 5 uses"
     export PMIX_MCA_mca_base_component_path=$libdir/pmix
-    export PRTE_MCA_hwloc_default_binding_policy=none
+    if [ "$(ompi_major)" -ge 6 ]; then
+        export PRTE_MCA_bindto=none
+    else
+        export PRTE_MCA_hwloc_default_binding_policy=none
+    fi
 }
 
 # ompi_has FRAMEWORK COMPONENT: returns 0 if this Open MPI has the component

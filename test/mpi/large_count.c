@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * One message of more than 2^31 bytes from rank 0 to rank 1: blocks of contiguous bytes, one
- * element of a large contiguous type, and a vector with gaps. Every byte is checked. Arguments:
- * blocks|element|vector. Each of the two ranks needs 2.2 GiB.
+ * element of a large contiguous type, a vector with gaps, and as many single bytes, which MPI 4 has
+ * functions for (MPI_Send_c; Open MPI 6.0). Every byte is checked. Arguments:
+ * blocks|element|vector|bytes. Each of the two ranks needs 2.2 GiB.
  */
 #include "check.h"
 
@@ -112,12 +113,77 @@ static void vector(void)
     free(buffer);
 }
 
+#if MPI_VERSION >= 4
+
+/* Blocking, then not blocking, and a matched probe between; the receiver has room for more. */
+static void single_bytes(void)
+{
+    const MPI_Count bytes = (MPI_Count) BLOCK * BLOCKS + 4321, room = bytes + 1000;
+    unsigned char *buffer = malloc((size_t) room);
+    CHECK(buffer != NULL, "no memory for %lld bytes", (long long) room);
+    for (int blocking = 0; blocking < 2; ++blocking) {
+        const uint64_t key = key_of(0, 1, (size_t) bytes, (uint64_t) blocking);
+        MPI_Request request;
+        MPI_Message message;
+        MPI_Status status;
+        MPI_Count count = -1;
+        memset(buffer, CHECK_GUARD_VALUE, (size_t) room);
+        if (check_rank == 0) {
+            fill_steps(buffer, (size_t) bytes, key);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (check_rank == 0 && blocking) {
+            MPI_Send_c(buffer, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        } else if (check_rank == 0) {
+            MPI_Isend_c(buffer, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else if (blocking) {
+            MPI_Recv_c(buffer, room, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &status);
+        } else {
+            MPI_Mprobe(0, 1, MPI_COMM_WORLD, &message, &status);
+            MPI_Get_count_c(&status, MPI_BYTE, &count);
+            CHECK(count == bytes, "Mprobe: %lld bytes", (long long) count);
+            MPI_Imrecv_c(buffer, room, MPI_BYTE, &message, &request);
+            MPI_Wait(&request, &status);
+        }
+        if (check_rank == 1) {
+            int small = 0;
+            MPI_Get_count_c(&status, MPI_BYTE, &count);
+            CHECK(count == bytes, "%lld bytes received", (long long) count);
+            MPI_Get_count(&status, MPI_BYTE, &small);
+            CHECK(small == MPI_UNDEFINED, "an int holds the count: %d", small);
+            CHECK_BYTES(buffer, (size_t) bytes, key, "many bytes");
+            for (MPI_Count i = bytes; i < room; ++i) {
+                CHECK(buffer[i] == CHECK_GUARD_VALUE, "byte %lld overwritten", (long long) i);
+            }
+        }
+    }
+    free(buffer);
+}
+
+#endif
+
+static bool has_single_bytes(void)
+{
+#if MPI_VERSION >= 4
+    single_bytes();
+    return true;
+#else
+    return false;
+#endif
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv, "large_count", 2);
-    CHECK(argc == 2, "arguments: blocks|element|vector");
+    CHECK(argc == 2, "arguments: blocks|element|vector|bytes");
     CHECK(check_ranks == 2, "needs exactly 2 ranks");
-    if (strcmp(argv[1], "vector") == 0) {
+    if (strcmp(argv[1], "bytes") == 0) {
+        if (!has_single_bytes()) {
+            MPI_Finalize();
+            return CHECK_SKIPPED;
+        }
+    } else if (strcmp(argv[1], "vector") == 0) {
         vector();
     } else {
         contiguous(strcmp(argv[1], "element") == 0);

@@ -126,7 +126,7 @@ static void end_exposure(bool by_test)
         MPI_Win_wait(win);
         return;
     }
-    for (long tries = 0; !flag; ++tries) {
+    while (!flag) {
         MPI_Win_test(win, &flag);
     }
 }

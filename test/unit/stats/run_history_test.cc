@@ -75,7 +75,7 @@ TEST_F(Histories, KeepTheLatestIncidents) {
     EXPECT_EQ(history_.incident(0).at, 11 * RunHistory::kTogether);
     EXPECT_EQ(history_.incident(RunHistory::kMostIncidents - 1).peer,
               RunHistory::kMostIncidents + 9);
-    note_incident(nullptr, {}); // nobody asked for them
+    note_incident(counters_, {}); // nobody asks for them
 }
 
 TEST_F(Histories, CountIncidentsThatFollowEachOther) {

@@ -117,6 +117,21 @@ static int survivor_irecv_init(void *buf, size_t count, ompi_datatype_t *datatyp
     return NULL != *request ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
+/* Collectives of Open MPI start their persistent requests by this entry, and then wait for all.
+ * That of pml/cm would take them for its own and start none. */
+static int survivor_start(size_t count, ompi_request_t **requests)
+{
+    int error = OMPI_SUCCESS;
+
+    for (size_t i = 0; i < count; ++i) {
+        if (NULL != requests[i] && OMPI_REQUEST_PML == requests[i]->req_type) {
+            const int rc = requests[i]->req_start(1, &requests[i]);
+            error = OMPI_SUCCESS == error ? rc : error;
+        }
+    }
+    return error;
+}
+
 /* The tag does not matter any more, but must not be one of Open MPI's own. */
 static int survivor_imrecv(void *buf, size_t count, ompi_datatype_t *datatype,
                            ompi_message_t **matched, ompi_request_t **request)
@@ -264,6 +279,7 @@ void ompi_mtl_adaptib_survivors_install(void)
     mca_pml.pml_irecv = survivor_irecv;
     mca_pml.pml_recv = survivor_recv;
     mca_pml.pml_irecv_init = survivor_irecv_init;
+    mca_pml.pml_start = survivor_start;
     mca_pml.pml_imrecv = survivor_imrecv;
     mca_pml.pml_mrecv = survivor_mrecv;
     mca_pml.pml_iprobe = survivor_iprobe;

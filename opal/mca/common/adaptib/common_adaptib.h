@@ -114,6 +114,28 @@ OPAL_COMMON_ADAPTIB_EXPORT uint64_t opal_common_adaptib_counter_value(
     const opal_common_adaptib_counter_t *counter) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------
+ * Incidents: what happens to rails, paths and the connections to peers. Each kind becomes an MPI_T
+ * event. */
+
+typedef struct {
+    const char *name; /* "path_failed" ... */
+    const char *help; /* one sentence: what has happened */
+} opal_common_adaptib_incident_kind_t;
+
+/* The kinds; an incident's `kind` is a row's number. */
+OPAL_COMMON_ADAPTIB_EXPORT const opal_common_adaptib_incident_kind_t *
+opal_common_adaptib_incident_kinds(size_t *count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+typedef struct {
+    uint32_t kind;
+    uint32_t endpoint;  /* of this process */
+    int32_t rank;       /* of the peer in its job; -1: no peer is concerned */
+    int32_t job;        /* of the peer: 0, or the number of a spawned job; -1: likewise */
+    int32_t rail;       /* of this process; -1: no single one is concerned */
+    uint64_t lasted_ns; /* of repaired and unreachable: since the connection was interrupted */
+} opal_common_adaptib_incident_t;
+
+/* ------------------------------------------------------------------------------------------------
  * The core */
 
 typedef struct opal_common_adaptib_core opal_common_adaptib_core_t;
@@ -153,6 +175,9 @@ typedef struct {
      * memory_released() will be called from now on. The core has no thread for RDMA devices yet.
      * NULL: it cannot be. */
     bool (*watch_memory)(void *context);
+    /* Hears of each incident, from progress and at the end, without the lock. It may call any
+     * function of this interface but core_release. NULL: nobody hears. */
+    void (*incident)(void *context, const opal_common_adaptib_incident_t *incident);
 } opal_common_adaptib_environment_t;
 
 /* @retval BAD_PARAM, NO_MEMORY, UNREACHABLE (no fabric can be opened), ERROR: a message was given.

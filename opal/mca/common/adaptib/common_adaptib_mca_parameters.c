@@ -349,5 +349,6 @@ int opal_common_adaptib_mca_register(const mca_base_component_t *component)
             return rc;
         }
     }
+    opal_common_adaptib_mca_register_events();
     return OPAL_SUCCESS;
 }

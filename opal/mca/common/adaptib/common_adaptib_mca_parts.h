@@ -9,6 +9,7 @@
  *   common_adaptib_mca_texts.c       the texts around them
  *   common_adaptib_mca_memory.c      memory that is unmapped
  *   common_adaptib_mca_ended.c       processes that have ended
+ *   common_adaptib_mca_events.c      incidents as events of MPI_T
  *   common_adaptib_mca_report.c      reports of all processes, for the first one
  */
 #ifndef OPAL_COMMON_ADAPTIB_MCA_PARTS_H
@@ -60,6 +61,14 @@ void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 
 /* Sets the core to report ended processes to. Call it with NULL before the core is released. */
 void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t *core);
+
+/* Registers the kinds of incidents as event types of MPI_T, if this Open MPI has events. One that
+ * Open MPI refuses is missing; nothing else depends on it. */
+void opal_common_adaptib_mca_register_events(void);
+/* For the core's environment: raises the event of an incident. NULL: Open MPI has no events. */
+typedef void opal_common_adaptib_mca_incident_t(void *context,
+                                                const opal_common_adaptib_incident_t *incident);
+opal_common_adaptib_mca_incident_t *opal_common_adaptib_mca_incident_listener(void);
 
 /* Keeps what reports are published by in use, if there will be any, until report_end. */
 void opal_common_adaptib_mca_report_begin(void);

@@ -102,6 +102,42 @@ AC_DEFUN([ADAPTIB_VERBS], [
            AC_MSG_NOTICE([no libibverbs, or no libhwloc: adaptib will know no RDMA devices (Debian packages: libibverbs-dev, of rdma-core 35 or newer, and libhwloc-dev)])])
 ])
 
+# Sets ADAPTIB_HAVE_MPIT_EVENTS. Open MPI has events of MPI_T since 6.0; unmerged proposals had other
+# arguments. Inside Open MPI's tree, whose headers cannot be compiled yet, the header's text tells.
+AC_DEFUN([ADAPTIB_MPIT_EVENTS], [
+    AC_MSG_CHECKING([for MPI_T events in Open MPI])
+    ADAPTIB_HAVE_MPIT_EVENTS=0
+    AS_IF([test "$adaptib_standalone" = yes],
+          [AC_LANG_PUSH([C])
+           adaptib_save_CPPFLAGS=$CPPFLAGS
+           adaptib_save_LDFLAGS=$LDFLAGS
+           adaptib_save_LIBS=$LIBS
+           CPPFLAGS="$CPPFLAGS $adaptib_ompi_CPPFLAGS"
+           LDFLAGS="$LDFLAGS $adaptib_mpi_LDFLAGS"
+           LIBS="-lopen-pal $LIBS"
+           AC_LINK_IFELSE([AC_LANG_PROGRAM([[
+#include "opal_config.h"
+#include "opal/mca/base/mca_base_event.h"
+#include "opal/mca/base/mca_base_pvar.h"]],
+                   [[mca_base_event_t *event = NULL;
+                     int index = mca_base_event_register("", "", "", "", "", OPAL_INFO_LVL_4, 0, NULL, NULL, NULL,
+                                                         MCA_BASE_VAR_BIND_NO_OBJECT, 0, NULL, NULL);
+                     int source = mca_base_event_source_register("", "", MCA_BASE_EVENT_SOURCE_UNORDERED, 1,
+                                                                 OPAL_COUNT_MAX, NULL, true, NULL);
+                     mca_base_event_get_by_index(index + source, &event);
+                     mca_base_event_raise(event, NULL, NULL);]])],
+               [ADAPTIB_HAVE_MPIT_EVENTS=1])
+           CPPFLAGS=$adaptib_save_CPPFLAGS
+           LDFLAGS=$adaptib_save_LDFLAGS
+           LIBS=$adaptib_save_LIBS
+           AC_LANG_POP([C])],
+          [grep 'int mca_base_component_event_register' "$srcdir/opal/mca/base/mca_base_event.h" >/dev/null 2>&1 &&
+               grep 'MCA_BASE_EVENT_SOURCE_UNORDERED' "$srcdir/opal/mca/base/mca_base_event.h" >/dev/null 2>&1],
+          [ADAPTIB_HAVE_MPIT_EVENTS=1])
+    AS_IF([test $ADAPTIB_HAVE_MPIT_EVENTS = 1], [AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no])])
+    AC_SUBST([ADAPTIB_HAVE_MPIT_EVENTS])
+])
+
 # MCA_opal_common_adaptib_CONFIG(action if it can be built, action if not)
 AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     AC_CONFIG_FILES([opal/mca/common/adaptib/Makefile
@@ -109,6 +145,7 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
 
     ADAPTIB_CXX20
     ADAPTIB_VERBS
+    ADAPTIB_MPIT_EVENTS
 
     AS_IF([test "$adaptib_standalone" = yes],
           [common_adaptib_libdir=$opallibdir

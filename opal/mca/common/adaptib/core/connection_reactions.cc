@@ -140,8 +140,7 @@ void ConnectionReactions::note_standby(Peer& peer) const {
     const Subchannel* const first = peer.lanes.first_standby();
     const std::uint8_t rail =
         first != nullptr ? static_cast<std::uint8_t>(first->local_rail) : Incident::kNoRail;
-    note_incident(parts_->counters.history,
-                  {.peer = peer.contact.name, .kind = kind, .rail = rail});
+    note_incident(parts_->counters, {.peer = peer.contact.name, .kind = kind, .rail = rail});
 }
 
 void ConnectionReactions::on_partition(Peer& peer, Nanoseconds lasted) {

@@ -79,7 +79,7 @@ private:
     }
 
     void note(IncidentKind kind, const Peer& peer, Nanoseconds lasted = {}) const {
-        note_incident(parts_->counters.history,
+        note_incident(parts_->counters,
                       {.peer = peer.contact.name, .lasted = lasted, .kind = kind});
     }
 

@@ -67,8 +67,7 @@ private:
     void poll(AttachedFabric& attached);
     void report_notices(AttachedFabric& attached);
     void note(IncidentKind kind, std::uint32_t rail) const {
-        note_incident(parts_.counters.history,
-                      {.kind = kind, .rail = static_cast<std::uint8_t>(rail)});
+        note_incident(parts_.counters, {.kind = kind, .rail = static_cast<std::uint8_t>(rail)});
     }
     void fail_peers_on(std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);

@@ -84,7 +84,7 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was,
     const auto rail = static_cast<std::uint8_t>(peer.contact.route.pairs[pair].local);
     note_event(parts_->counters.trace, kind_of(now), {.peer = peer.contact.name, .rail = rail});
     if (is_incident(was, now, parts_->paths.rail_down(rail))) {
-        note_incident(parts_->counters.history,
+        note_incident(parts_->counters,
                       {.peer = peer.contact.name, .kind = incident_of(now), .rail = rail});
     }
     parts_->datagram_paths.on_path_changed(peer, pair, now);

@@ -15,6 +15,7 @@
 
 #include "base/process_name.h"
 #include "interface/handle.h"
+#include "stats/incident.h"
 
 using namespace adaptib;
 
@@ -25,7 +26,7 @@ Process* g_process = nullptr;
 } // namespace
 
 // -------------------------------------------------------------------------------------------------
-// Parameters and counters
+// Parameters, counters and kinds of incidents
 
 const opal_common_adaptib_parameter_t* opal_common_adaptib_parameters(size_t* count) noexcept {
     const auto table = parameter_table();
@@ -50,6 +51,13 @@ const opal_common_adaptib_counter_t* opal_common_adaptib_counters(size_t* count)
 
 uint64_t opal_common_adaptib_counter_value(const opal_common_adaptib_counter_t* counter) noexcept {
     return process_value(*counter);
+}
+
+const opal_common_adaptib_incident_kind_t*
+opal_common_adaptib_incident_kinds(size_t* count) noexcept {
+    const auto table = incident_table();
+    *count = table.size();
+    return table.data();
 }
 
 // -------------------------------------------------------------------------------------------------

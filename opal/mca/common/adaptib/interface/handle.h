@@ -15,6 +15,7 @@
 #include "common_adaptib_active.h"
 #include "common_adaptib_two_sided.h"
 #include "core/core.h"
+#include "interface/incident_delivery.h"
 #include "interface/process.h"
 #include "stats/trace.h"
 
@@ -35,7 +36,8 @@ struct opal_common_adaptib_core {
     // looked last, or it has just found something that was no end of a request. Written with the
     // lock; only if there are several endpoints.
     std::atomic<bool> wants_progress{false};
-    std::unique_ptr<adaptib::Core> core; // null: not open
+    std::unique_ptr<adaptib::IncidentDelivery> incidents; // null: nobody hears of them
+    std::unique_ptr<adaptib::Core> core;                  // null: not open
 
     adaptib::Process& process;
     std::uint32_t index;

@@ -99,6 +99,24 @@ std::uint32_t processors() {
                                                        : 1;
 }
 
+// Prepares the delivery of an endpoint's incidents, if the environment hears of them.
+void deliver_incidents(opal_common_adaptib_core& endpoint, Counters& counters) {
+    counters.incidents = nullptr;
+    if (endpoint.process.environment().incident != nullptr) {
+        endpoint.incidents = std::make_unique<IncidentDelivery>(endpoint, counters);
+        counters.incidents = &endpoint.incidents->queue();
+    }
+}
+
+// Makes the core of an endpoint call its listeners.
+void listen_to(opal_common_adaptib_core& endpoint) {
+    listen_to_active(&endpoint);
+    listen_to_broken(&endpoint);
+    if (endpoint.incidents != nullptr) {
+        endpoint.incidents->queue().wake();
+    }
+}
+
 // Gives up the lock of the endpoint during a look-up, which may take long.
 class EndpointBootstrap final : public Bootstrap {
 public:
@@ -409,6 +427,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
         made.trace = trace_.begin(made.index);
         environment.counters->trace = made.trace;
         environment.counters->history = history_.begin(made.index);
+        deliver_incidents(made, *environment.counters);
         environment.is_news = [this](std::uint64_t process) { return lost_.insert(process); };
         if (environment_.watch_memory != nullptr) {
             environment.watch_memory = [this] { return watches_memory(); };
@@ -439,8 +458,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
     made.core = std::move(core);
     made.protocol = &made.core->protocol();
     made.protocol->memory().use_accelerators(accelerators_);
-    listen_to_active(&made);
-    listen_to_broken(&made);
+    listen_to(made);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 

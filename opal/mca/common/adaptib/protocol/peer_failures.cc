@@ -37,7 +37,7 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
 void PeerFailures::report(Peer& peer) {
     if (!peer.ending.failure_reported) {
         peer.ending.failure_reported = true;
-        note_incident(parts_.counters.history,
+        note_incident(parts_.counters,
                       {.peer = peer.contact.name, .kind = IncidentKind::peer_lost});
         parts_.listener.on_broken(peer);
     }

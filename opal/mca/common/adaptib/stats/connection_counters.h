@@ -230,6 +230,9 @@
     X(stripes_repeated_bytes, "bytes", COUNTER, 4,                                                 \
       "Bytes of parts of large messages and one-sided operations that were transferred again. "    \
       "Look at it after a failure, for its cost.")                                                 \
+    X(incidents_dropped, "incidents", COUNTER, 6,                                                  \
+      "Incidents of rails, paths and peers that no MPI_T event has told of, since too many came "  \
+      "up at a time. Look at it if events are counted; reports know of all incidents.")            \
     X(rings_open, "rings", LEVEL, 4,                                                               \
       "Rings that peers write into now. Look at it if memory is short: each has ring_bytes "       \
       "(verbs_ring_bytes over devices) at most.")                                                  \

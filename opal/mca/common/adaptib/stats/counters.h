@@ -20,6 +20,7 @@
 
 namespace adaptib {
 
+class IncidentQueue;
 class RunHistory;
 class Trace;
 
@@ -31,6 +32,8 @@ struct Counters {
 #undef ADAPTIB_FIELD
     Trace* trace = nullptr;        // takes events beside the numbers; null: nobody asked for them
     RunHistory* history = nullptr; // takes samples of the numbers, and incidents; null: likewise
+    IncidentQueue* incidents =
+        nullptr; // takes incidents for those who hear of them; null: likewise
 };
 
 // The weights of paths among the counters, by number of the path: the part of a long message that

@@ -5,15 +5,6 @@
 
 namespace adaptib {
 
-std::string_view incident_text(IncidentKind kind) {
-    constexpr std::array kNames{
-#define ADAPTIB_INCIDENT(kind, name) std::string_view(name),
-        ADAPTIB_INCIDENTS(ADAPTIB_INCIDENT)
-#undef ADAPTIB_INCIDENT
-    };
-    return kNames[static_cast<std::size_t>(kind)];
-}
-
 RunHistory::RunHistory(const Clock& clock, const Counters& counters)
     : clock_(clock), counters_(counters), start_(clock.now()), due_(start_),
       incidents_(std::make_unique<std::array<Incident, kMostIncidents>>()) {

@@ -11,7 +11,7 @@
 // each other within kTogether are one with a count: a port that goes down may interrupt the
 // connections to a thousand peers. All memory is taken at the construction.
 // Threads: one at a time (the core's lock).
-// May touch: base/, stats/counters.h.
+// May touch: base/, stats/counters.h, stats/incident.h, stats/incident_queue.h.
 #pragma once
 
 #include <array>
@@ -19,50 +19,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/units.h"
 #include "base/wire.h"
 #include "stats/counters.h"
+#include "stats/incident.h"
+#include "stats/incident_queue.h"
 
 namespace adaptib {
-
-// X(kind, name in reports)
-#define ADAPTIB_INCIDENTS(X)                                                                       \
-    X(rail_up, "rail up")                                                                          \
-    X(rail_down, "rail down")                                                                      \
-    X(rail_changed, "rail has another address")                                                    \
-    X(path_up, "path up")                                                                          \
-    X(path_suspect, "path suspect")                                                                \
-    X(path_failed, "path failed")                                                                  \
-    X(path_migrated, "path migrated")                                                              \
-    X(repair, "repair begun")                                                                      \
-    X(repaired, "repaired")                                                                        \
-    X(standby_used, "standby in use")                                                              \
-    X(standby_over, "standby at rest")                                                             \
-    X(unreachable, "no path has worked")                                                           \
-    X(peer_lost, "peer lost")
-
-enum class IncidentKind : std::uint8_t {
-#define ADAPTIB_INCIDENT(kind, name) kind,
-    ADAPTIB_INCIDENTS(ADAPTIB_INCIDENT)
-#undef ADAPTIB_INCIDENT
-};
-std::string_view incident_text(IncidentKind kind);
-
-struct Incident {
-    static constexpr std::uint8_t kNoRail = 0xff;
-    static constexpr std::uint64_t kNoPeer = ~std::uint64_t{0};
-
-    Nanoseconds at{0};            // by the core's clock; of the first
-    std::uint64_t peer = kNoPeer; // of the first
-    Nanoseconds lasted{0};        // of repaired and unreachable; the longest
-    std::uint32_t count = 1;
-    IncidentKind kind{};
-    std::uint8_t rail = kNoRail;
-};
 
 struct HistorySample {
     Nanoseconds at{0};                                         // by the core's clock
@@ -126,10 +92,13 @@ private:
     std::size_t noted_ = 0;
 };
 
-// Notes the incident if there is a history.
-inline void note_incident(RunHistory* history, const Incident& incident) {
-    if (history != nullptr) [[unlikely]] {
-        history->note(incident);
+// Notes the incident in the history, if there is one, and tells those who want to hear of it.
+inline void note_incident(const Counters& counters, const Incident& incident) {
+    if (counters.history != nullptr) [[unlikely]] {
+        counters.history->note(incident);
+    }
+    if (counters.incidents != nullptr) [[unlikely]] {
+        counters.incidents->note(incident);
     }
 }
 

@@ -83,9 +83,9 @@ void MigrationAgent::on_event(EventKind kind, std::uint32_t rail, std::uint32_t 
         break;
     case EventKind::path_migrated:
         ++counters_.path_migrations;
-        note_incident(counters_.history, {.peer = place.peer->contact.name,
-                                          .kind = IncidentKind::path_migrated,
-                                          .rail = static_cast<std::uint8_t>(rail)});
+        note_incident(counters_, {.peer = place.peer->contact.name,
+                                  .kind = IncidentKind::path_migrated,
+                                  .rail = static_cast<std::uint8_t>(rail)});
         at.way = static_cast<std::uint8_t>((at.way + 1u) % ways(*place.peer, index).count);
         at.state = MigrationStep::due;
         due_.push_back(place);
