@@ -344,9 +344,10 @@ protected:
     std::unique_ptr<Ranks> ranks_;
 };
 
+// When two share for the first time depends on who is measured when.
 TEST_P(AlikePeers, NoMoreShareThanThereAreInitiators) {
     std::size_t most = 0;
-    for (int time = 0; time < 8; ++time) {
+    for (int time = 0; time < 8 || (most < 2 && time < 60); ++time) {
         periods(5);
         EXPECT_EQ(in_state(ConnectState::open, false).size(), 1u) << time;
         const std::size_t sharing = in_state(ConnectState::open, true).size();
