@@ -111,6 +111,7 @@ AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
     for adaptib_lib in `"$adaptib_mpicc" --showme:libs 2>/dev/null`; do
         adaptib_program_LIBS="$adaptib_program_LIBS -l$adaptib_lib"
     done
+    AS_IF([test -z "$adaptib_program_LIBS"], [adaptib_program_LIBS=-lmpi])
     AC_LANG_PUSH([C])
     adaptib_save_CPPFLAGS=$CPPFLAGS
     adaptib_save_LIBS=$LIBS
