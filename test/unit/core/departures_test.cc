@@ -96,6 +96,11 @@ TEST_F(DeparturesTest, APeerOfActiveMessagesThatEndsWithoutAWordIsLost) {
     other.in.next_receive = 3;
     handle_of(other).says(Status::error(Reason::no_device));
     EXPECT_TRUE(departures_.leaves(other)) << "it has closed";
+    other.health.life.ended = true;
+    EXPECT_TRUE(departures_.leaves(other)) << "and has ended since, says the runtime";
+    handle_of(other).says(kOk);
+    EXPECT_FALSE(departures_.leaves(other)) << "it has ended, and has not closed";
+    other.health.life.ended = false;
     handle_of(other).says(Status::error(Reason::peer_gone));
     other.ending.disconnect_received = true;
     EXPECT_TRUE(departures_.leaves(other)) << "it has said goodbye";

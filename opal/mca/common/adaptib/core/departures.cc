@@ -18,20 +18,22 @@ struct Gone {
     bool ended = false; // its process has ended, and has not closed its fabric as far as known
 };
 
-// Tells why nothing will come from the peer any more.
+// Tells why nothing will come from the peer any more. Some runtimes report the end of a process that
+// has finalized MPI, too (of spawned ones, with Open MPI 6).
 Gone how_gone(const Peer& peer) {
+    std::string text;
+    const AddressHandle* const handle = peer.contact.datagram.handle.get();
+    const Reason reason = handle != nullptr ? handle->standing(text).reason() : Reason::none;
+    if (reason == Reason::no_device) {
+        return {"its process has finalized MPI", false};
+    }
     if (peer.health.life.ended) {
         return {"its process has ended, says the runtime", true};
     }
-    if (peer.contact.datagram.handle == nullptr) {
-        return {};
+    if (reason == Reason::peer_gone) {
+        return {"its process has ended", true};
     }
-    std::string text;
-    switch (peer.contact.datagram.handle->standing(text).reason()) {
-    case Reason::no_device: return {"its process has finalized MPI", false};
-    case Reason::peer_gone: return {"its process has ended", true};
-    default: return {};
-    }
+    return {};
 }
 
 // Empties the fabric's queues, within bounds. Each poll looks at the first port and at one other.
