@@ -248,7 +248,9 @@ TEST(Segment, AKilledOwnerIsNoticedAndLeavesNothing) {
     waitpid(child, nullptr, 0);
     EXPECT_EQ(map(address), Status::error(Reason::peer_gone));
     for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
-        EXPECT_EQ(file.path().filename().string().find("adaptib"), std::string::npos);
+        const std::string name = file.path().filename().string();
+        EXPECT_TRUE(name.find("adaptib") == std::string::npos || name.starts_with("adaptib-hca"))
+            << name << ", which is not another job's virtual adapter";
     }
     close(pipes[0]);
     close(pipes[1]);
