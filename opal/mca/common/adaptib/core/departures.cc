@@ -18,8 +18,8 @@ struct Gone {
     bool ended = false; // its process has ended, and has not closed its fabric as far as known
 };
 
-// Tells why nothing will come from the peer any more. Some runtimes report the end of a process that
-// has finalized MPI, too (of spawned ones, with Open MPI 6).
+// Tells why nothing will come from the peer any more. Some runtimes report the end of processes
+// that have finalized MPI, too (of spawned ones, with Open MPI 6).
 Gone how_gone(const Peer& peer) {
     std::string text;
     const AddressHandle* const handle = peer.contact.datagram.handle.get();
