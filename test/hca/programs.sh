@@ -195,14 +195,18 @@ hca_selftest() {
     fi
 }
 
+# Environment in which mpirun reaches several hosts, by a stand-in for ssh
+# shellcheck disable=SC2154
+hca_hosts=("PATH=$top/test/hca/launcher:$PATH"
+    OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo)
+
 # hca_selftest_jobs: the whole self-test of two hosts, with MPI jobs, failover and speed; perftest has
 # to resolve the first one's name
 hca_selftest_jobs() {
     local control=$build_root/release/simulator/adapter/adaptib_hca_control report=$logs/hca-selftest
-    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest PATH=$top/test/hca/launcher:$PATH status
-    local -x OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest status
     rm -f "$ADAPTIB_HCA_FABRIC"
-    LD_LIBRARY_PATH=$hca_library timeout 280 "$top/selftest/adaptib_selftest" \
+    LD_LIBRARY_PATH=$hca_library timeout 280 env "${hca_hosts[@]}" "$top/selftest/adaptib_selftest" \
         --programs "$build_root/release/selftest" --hosts localhost,selftest-y --minutes 1 \
         --checks path --report "$report.txt" --json "$report.json" \
         --arguments "-x LD_PRELOAD=$hca_library/libadaptib_hca_files.so" \
@@ -221,12 +225,11 @@ sys.exit(report["schema"] != "adaptib-selftest" or report["counts"]["failed"] !=
 # processes are on different hosts, and the report hides the names of both.
 hca_selftest_hosts() {
     local report=$logs/hca-selftest-hosts status
-    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest PATH=$top/test/hca/launcher:$PATH
+    local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest
     local -x ADAPTIB_HCA_HOST=a,b@OMPI_COMM_WORLD_RANK
-    local -x OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
     rm -f "$ADAPTIB_HCA_FABRIC"
-    LD_LIBRARY_PATH=$hca_library timeout 100 "$top/selftest/adaptib_selftest" --quiet \
-        --programs "$build_root/release/selftest" --hosts selftest-x,selftest-y --minutes 1 \
+    LD_LIBRARY_PATH=$hca_library timeout 100 env "${hca_hosts[@]}" "$top/selftest/adaptib_selftest" \
+        --programs "$build_root/release/selftest" --hosts selftest-x,selftest-y --minutes 1 --quiet \
         --only-devices --checks path,round_trip --report "$report"
     status=$?
     rm -f "$ADAPTIB_HCA_FABRIC"

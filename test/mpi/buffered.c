@@ -6,9 +6,7 @@
  * returned. In between, the threads detach the program's buffer, and attach it again. At the end,
  * persistent requests whose messages find no buffer. Arguments: threads, rounds.
  */
-#include "check.h"
-
-#include <pthread.h>
+#include "numbered_threads.h"
 
 enum {
     LIMIT = 8,
@@ -183,8 +181,7 @@ static void without_buffer(MPI_Comm comm)
 
 int main(int argc, char **argv)
 {
-    pthread_t ids[LIMIT];
-    int numbers[LIMIT], size;
+    int size;
     check_begin_threads(&argc, &argv, "buffered", 2, MPI_THREAD_MULTIPLE);
     threads = argc > 1 ? atoi(argv[1]) : 1;
     rounds = argc > 2 ? atoi(argv[2]) : 40;
@@ -199,14 +196,8 @@ int main(int argc, char **argv)
     pthread_barrier_init(&all, NULL, (unsigned) threads);
     for (int i = 0; i < threads; ++i) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-        numbers[i] = i;
     }
-    for (int i = 0; i < threads; ++i) {
-        CHECK(pthread_create(&ids[i], NULL, sends, &numbers[i]) == 0, "no thread");
-    }
-    for (int i = 0; i < threads; ++i) {
-        pthread_join(ids[i], NULL);
-    }
+    run_numbered(threads, sends);
     MPI_Buffer_detach(&attached, &size);
     free(attached);
     without_buffer(comms[0]);

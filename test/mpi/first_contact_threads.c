@@ -3,16 +3,12 @@
  * Threads of a process contact other processes for the first time, at the same time: each thread
  * exchanges messages with all others, in an order of its own. Argument: threads, 16 at most.
  */
-#include "check.h"
-
-#include <pthread.h>
+#include "numbered_threads.h"
 
 enum {
-    MOST_THREADS = 16,
     BYTES = 64
 };
 
-static int threads;
 static pthread_barrier_t start;
 
 static void *contact_all(void *argument)
@@ -36,20 +32,12 @@ static void *contact_all(void *argument)
 
 int main(int argc, char **argv)
 {
-    pthread_t ids[MOST_THREADS];
-    int tags[MOST_THREADS];
     check_begin_threads(&argc, &argv, "first_contact_threads", 2, MPI_THREAD_MULTIPLE);
     CHECK(argc == 2, "argument: threads");
-    threads = atoi(argv[1]);
+    const int threads = atoi(argv[1]);
     CHECK(threads > 0 && threads <= MOST_THREADS, "%d threads", threads);
     pthread_barrier_init(&start, NULL, (unsigned) threads);
-    for (int i = 0; i < threads; ++i) {
-        tags[i] = i;
-        CHECK(pthread_create(&ids[i], NULL, contact_all, &tags[i]) == 0, "no thread");
-    }
-    for (int i = 0; i < threads; ++i) {
-        pthread_join(ids[i], NULL);
-    }
+    run_numbered(threads, contact_all);
     pthread_barrier_destroy(&start);
     check_end();
     return 0;

@@ -3,9 +3,7 @@
  * Several threads of rank 0 take messages by matched probes with wildcards on one communicator.
  * Every message is received once and complete, and no thread takes another thread's message.
  */
-#include "check.h"
-
-#include <pthread.h>
+#include "numbered_threads.h"
 
 enum {
     THREADS = 3,
@@ -75,16 +73,8 @@ int main(int argc, char **argv)
 {
     check_begin_threads(&argc, &argv, "probe_threads", 2, MPI_THREAD_MULTIPLE);
     if (check_rank == 0) {
-        pthread_t threads[THREADS];
-        int numbers[THREADS];
         taken = calloc((size_t) check_ranks * MESSAGES, 1);
-        for (int i = 0; i < THREADS; ++i) {
-            numbers[i] = i;
-            CHECK(pthread_create(&threads[i], NULL, take, &numbers[i]) == 0, "no thread");
-        }
-        for (int i = 0; i < THREADS; ++i) {
-            pthread_join(threads[i], NULL);
-        }
+        run_numbered(THREADS, take);
         for (int i = MESSAGES; i < check_ranks * MESSAGES; ++i) {
             CHECK(taken[i] == 1, "message %d of rank %d was received %d times", i % MESSAGES,
                   i / MESSAGES, taken[i]);

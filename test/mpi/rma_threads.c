@@ -11,6 +11,7 @@
  * Arguments: threads, rounds, numbers of endpoints of the ranks (endpoints.h; default: as set).
  */
 #include "endpoints.h"
+#include "numbered_threads.h"
 
 enum {
     LIMIT = 16,
@@ -262,16 +263,8 @@ static void *work_between_fences(void *context)
 
 static void run(void *(*of_thread)(void *) )
 {
-    pthread_t ids[LIMIT];
-    int numbers[LIMIT];
     pthread_barrier_init(&together, NULL, (unsigned) threads);
-    for (int i = 0; i < threads; ++i) {
-        numbers[i] = i;
-        CHECK(pthread_create(&ids[i], NULL, of_thread, &numbers[i]) == 0, "no thread");
-    }
-    for (int i = 0; i < threads; ++i) {
-        pthread_join(ids[i], NULL);
-    }
+    run_numbered(threads, of_thread);
     pthread_barrier_destroy(&together);
 }
 

@@ -138,9 +138,7 @@ int main(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
-    MPI_Finalize();
-    return CHECK_SKIPPED;
+    return check_skip(&argc, &argv);
 }
 
 #endif

@@ -4,9 +4,8 @@
  * inactive, completed, generalized and failing requests among those that are still under way, and
  * with messages that come late. All statuses are as MPI says. Arguments: threads, rounds.
  */
-#include "check.h"
+#include "numbered_threads.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -438,8 +437,6 @@ static void *waits(void *context)
 
 int main(int argc, char **argv)
 {
-    pthread_t ids[LIMIT];
-    int numbers[LIMIT];
     check_begin_threads(&argc, &argv, "waits", 2, MPI_THREAD_MULTIPLE);
     CHECK(argc == 3, "arguments: threads, rounds");
     threads = atoi(argv[1]);
@@ -450,13 +447,9 @@ int main(int argc, char **argv)
     from = (check_rank - 1 + check_ranks) % check_ranks;
     for (int i = 0; i < threads; ++i) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-        numbers[i] = i;
     }
+    run_numbered(threads, waits);
     for (int i = 0; i < threads; ++i) {
-        CHECK(pthread_create(&ids[i], NULL, waits, &numbers[i]) == 0, "no thread");
-    }
-    for (int i = 0; i < threads; ++i) {
-        pthread_join(ids[i], NULL);
         MPI_Comm_free(&comms[i]);
     }
     freed_by_another();

@@ -29,7 +29,7 @@ Nanoseconds Timers::deadline() const {
         std::min({parts_.connections.deadline(), parts_.attended.look_at(answers),
                   unconnected_.deadline(), parts_.contacts.deadline()});
     return std::min(
-        next, silence_.deadline(quiet_posts(), parts_.protocol.transfers().work_outstanding()));
+        next, silence_.deadline(control_posts(), parts_.protocol.transfers().work_outstanding()));
 }
 
 void Timers::run() {
@@ -72,7 +72,7 @@ void Timers::run() {
         unconnected_.forgive(parts_.peers,
                              [this](Peer& peer) { parts_.connections.repairs().improve(peer); });
     }
-    if (silence_.due(quiet_posts(), parts_.protocol.transfers().work_outstanding())) {
+    if (silence_.due(control_posts(), parts_.protocol.transfers().work_outstanding())) {
         watch_silence();
     }
     parts_.watch.life().run_timers();
@@ -91,7 +91,7 @@ void Timers::run() {
 }
 
 void Timers::watch_silence() {
-    silence_.begin_look(quiet_posts());
+    silence_.begin_look(control_posts());
     parts_.connections.limit().for_each([this](Peer& peer) {
         if (parts_.datagram_paths.reports_paths(peer)) {
             silence_.look_at(peer);

@@ -73,9 +73,8 @@ public:
     MessageSources* sources() { return sources_ ? &*sources_ : nullptr; } // null: not wanted
 
 private:
-    // Changes with each post whose completion nothing waits for.
     // Changes with each write into rings, behind these, and of credit.
-    std::uint64_t quiet_posts() const {
+    std::uint64_t control_posts() const {
         return parts_.counters.ring_sent + parts_.connections.flushes() +
                parts_.counters.credit_returns;
     }

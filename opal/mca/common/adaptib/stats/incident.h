@@ -15,7 +15,7 @@
 
 namespace adaptib {
 
-// X(kind, name in reports, what has happened)
+// X(name, words in reports, what has happened)
 #define ADAPTIB_INCIDENTS(X)                                                                       \
     X(rail_up, "rail up", "A rail of this process can be used again.")                             \
     X(rail_down, "rail down", "A rail of this process has failed, with all of its paths.")         \
