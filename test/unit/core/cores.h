@@ -90,6 +90,23 @@ struct Options {
         wrap;
 };
 
+// Time that only the test advances, and that tells the test when a core reads it.
+class WatchedClock final : public Clock {
+public:
+    Nanoseconds now() const override {
+        if (at_now) {
+            at_now();
+        }
+        return clock_.now();
+    }
+    void advance(Nanoseconds by) { clock_.advance(by); }
+
+    std::function<void()> at_now; // set while one thread alone works
+
+private:
+    ManualClock clock_;
+};
+
 class Cores {
     struct Node {
         explicit Node(std::uint64_t seed) : random(seed) {}
@@ -130,7 +147,7 @@ public:
     bool run(const std::function<bool()>& condition);
     bool run(const std::vector<TestRequest*>& requests);
 
-    ManualClock clock;
+    WatchedClock clock;
 
 private:
     AddressTable table_;

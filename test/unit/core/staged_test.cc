@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <thread>
 
 #include "attentive.h"
@@ -105,20 +104,20 @@ TEST(Staged, ASenderThatIsNotThereIsNotWaitedFor) {
     expect_unharmed(world);
 }
 
+// Options of cores whose fabrics have the faults of `plans`.
+Options faulty(fault::FaultPlan (&plans)[2], fault::FaultLog (&logs)[2], Options options) {
+    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
+        return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
+    };
+    return options;
+}
+
 // Staged copies that cannot go on: the data takes another way, and no core prints a message.
 class StagedRefused : public testing::TestWithParam<bool> { // true: the sender makes progress
 protected:
-    static Options faulty(fault::FaultPlan (&plans)[2], fault::FaultLog (&logs)[2]) {
-        Options options = staged();
-        options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
-            return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
-        };
-        return options;
-    }
-
     fault::FaultPlan plans[2];
     fault::FaultLog logs[2];
-    Cores world{2, faulty(plans, logs)};
+    Cores world{2, faulty(plans, logs, staged())};
 };
 
 TEST_P(StagedRefused, NoMemoryForStagingBlocks) {
@@ -153,11 +152,7 @@ TEST(Staged, IsChosenWherePinningIsDear) {
 #endif
     fault::FaultPlan plans[2];
     fault::FaultLog logs[2];
-    Options options;
-    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
-        return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
-    };
-    Cores world(2, options);
+    Cores world(2, faulty(plans, logs, Options{}));
     exchange(world, 100'000, 3); // connects
     plans[kWants].at_rma_now = [&world] { world.clock.advance(Nanoseconds{20'000}); };
     // The sender's thread may lose its processor for a while, which makes staged copies slow for
@@ -180,8 +175,9 @@ TEST(Staged, IsChosenWherePinningIsDear) {
     expect_unharmed(world);
 }
 
-// A thread of the test plays the sender: it waits for the offer in the receiver's answer slot, and
-// replies there by hand. The sender's core sees the offer only when the offer is over.
+// The test plays the sender: it replies by hand in the receiver's answer slot, as the receiver,
+// which has made its offer, looks how long it has waited. The sender's core sees the offer only
+// when the offer is over.
 class StagedByHand : public testing::Test {
 protected:
     void SetUp() override {
@@ -194,24 +190,25 @@ protected:
         }
     }
 
-    // Receives the message, while `sender` runs in a thread of its own as soon as there is an
-    // offer.
-    void receive_while(const std::function<void(AnswerSlot&, std::uint64_t number)>& sender) {
+    // Receives the message, and while the receiver waits for the sender's part, replaces the state
+    // of the offer by reply(state), once.
+    void receive_with(SharedWork (*reply)(SharedWork state)) {
         AnswerSlot& slot = world.peer(kWants, kHas)->in.ring_layout().answer();
-        std::thread other([&] {
-            const auto end = std::chrono::steady_clock::now() + kPatience;
-            SharedWork work{.closed = true};
-            while (work.closed && std::chrono::steady_clock::now() < end) {
-                work = SharedWork::of(slot.shared_word().load());
+        bool has_replied = false;
+        world.clock.at_now = [&] {
+            const SharedWork state = SharedWork::of(slot.shared_word().load());
+            if (state.number != 0 && !state.closed && !has_replied) {
+                has_replied = true;
+                slot.shared_word().store(reply(state).word());
             }
-            sender(slot, work.number);
-        });
+        };
         TestRequest receive;
         ASSERT_TRUE(world.receive(kWants, kHas, 1, contiguous(in), receive).ok());
         for (int pass = 0; pass < 100 && !receive.done; ++pass) {
             world.progress(kWants);
         }
-        other.join();
+        world.clock.at_now = nullptr;
+        EXPECT_TRUE(has_replied);
         EXPECT_TRUE(receive.done);
         EXPECT_TRUE(world.run({&send}));
         EXPECT_TRUE(in == out);
@@ -225,24 +222,23 @@ protected:
 };
 
 TEST_F(StagedByHand, WhoTakesAUnitAndSaysThatItCannot) {
-    receive_while([](AnswerSlot& slot, std::uint64_t number) {
-        std::uint64_t word = SharedWork{.number = number}.word();
-        if (slot.shared_word().compare_exchange_strong(
-                word, SharedWork{.number = number, .back = 1}.word())) {
-            slot.shared_word().fetch_or(SharedWork{.refused = true}.word());
-        }
+    receive_with([](SharedWork state) {
+        state.back = 1;
+        state.refused = true;
+        return state;
     });
     EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
     EXPECT_EQ(world.counters(kWants).bad_packets, 0u);
 }
 
 TEST_F(StagedByHand, WhatTheSlotSaysWithoutSenseIsNotBelieved) {
-    receive_while([](AnswerSlot& slot, std::uint64_t number) {
-        std::uint64_t word = SharedWork{.number = number}.word();
-        slot.shared_word().compare_exchange_strong(
-            word, SharedWork{.number = number, .back = 1, .done = 2}.word());
+    receive_with([](SharedWork state) {
+        state.back = 1;
+        state.done = 2;
+        return state;
     });
     EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
+    EXPECT_EQ(world.counters(kWants).bad_packets, 1u);
 }
 
 // Offers that come late, or that nobody made: the sender takes no unit and writes nothing.
