@@ -208,6 +208,44 @@ TEST_F(Registrations, TooMuchToRememberForgetsEverything) {
     EXPECT_EQ(registrations_for(0, kPage), 1u);
 }
 
+// A library that the program loads may take the place of the hooks that report unmapped memory.
+TEST_F(Registrations, NothingIsKeptOnceUnmappingGoesUnnoticed) {
+    bool watched = true;
+    std::uint32_t asked = 0;
+    cache_ = std::make_unique<RegistrationCache>(list_, RailRange{0, 2}, kPlenty, counters_, [&] {
+        ++asked;
+        return watched;
+    });
+    EXPECT_EQ(registrations_for(0, 5000), 1u);
+    EXPECT_EQ(registrations_for(0, 5000), 0u);
+    EXPECT_EQ(asked, 1u) << "as often as something is registered";
+    watched = false;
+    EXPECT_EQ(registrations_for(0, 5000), 0u) << "nobody has asked yet";
+    EXPECT_EQ(registrations_for(1 << 20, 5000), 1u);
+    EXPECT_EQ(first_->regions, 0u) << "neither is kept";
+    EXPECT_FALSE(cache_->keeps());
+    EXPECT_EQ(registrations_for(0, 5000), 1u);
+    EXPECT_EQ(registrations_for(0, 5000), 1u);
+    EXPECT_EQ(asked, 2u) << "it stays so";
+}
+
+TEST_F(Registrations, WhoIsAskedMayForgetEverything) {
+    bool all = false;
+    cache_ = std::make_unique<RegistrationCache>(list_, RailRange{0, 2}, kPlenty, counters_, [&] {
+        if (all) {
+            cache_->forget(nullptr, UINTPTR_MAX);
+        }
+        return true;
+    });
+    EXPECT_EQ(registrations_for(0, 5000), 1u);
+    all = true;
+    EXPECT_EQ(registrations_for(1 << 20, 5000), 1u);
+    all = false;
+    EXPECT_EQ(registrations_for(1 << 20, 5000), 0u) << "what was registered then is kept";
+    EXPECT_EQ(registrations_for(0, 5000), 1u);
+    EXPECT_EQ(counters_.registrations_forgotten, 1u);
+}
+
 TEST_F(Registrations, TheLeastRecentlyUsedGoFirst) {
     open(3 * kPage);
     RegistrationCache::Use held;

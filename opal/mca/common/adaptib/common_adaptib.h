@@ -175,6 +175,11 @@ typedef struct {
      * memory_released() will be called from now on. The core has no thread for RDMA devices yet.
      * NULL: it cannot be. */
     bool (*watch_memory)(void *context);
+    /* Called before memory is registered that is going to stay so, by several threads at the same
+     * time. Returns false if memory_released() does not hear of all memory any more, and may call
+     * it: the program may have loaded a library that takes the place of others' memory hooks.
+     * NULL: nothing changes. */
+    bool (*still_watches_memory)(void *context);
     /* Hears of each incident, from progress and at the end, without the lock. It may call any
      * function of this interface but core_release. NULL: nobody hears. */
     void (*incident)(void *context, const opal_common_adaptib_incident_t *incident);

@@ -254,6 +254,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         .report_publish = opal_common_adaptib_mca_report_publish,
         .report_lookup = opal_common_adaptib_mca_report_lookup,
         .watch_memory = opal_common_adaptib_mca_watch_memory,
+        .still_watches_memory = opal_common_adaptib_mca_still_watches_memory,
         .incident = opal_common_adaptib_mca_incident_listener(),
     };
     opal_common_adaptib_core_t *acquired = NULL;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Open MPI's memory hooks, which report memory that the program is about to unmap, so that the core
- * gives up registrations of it that it has cached (common_adaptib_mca_parts.h).
+ * Memory hooks, which report memory that the program is about to unmap, so that the core gives up
+ * registrations of it that it has cached (common_adaptib_mca_parts.h): Open MPI's, and those of UCX
+ * if the process has that library, since UCX's take the place of Open MPI's in part.
  *
- * Threads: the hook runs in any thread that unmaps memory, also inside free() and munmap().
+ * Threads: the hooks run in any thread that unmaps memory, also inside free() and munmap().
  */
 #include "opal_config.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -21,16 +24,119 @@
 static _Atomic(opal_common_adaptib_core_t *) told; /* NULL: no core yet, or no more */
 static bool watching = false;
 
-static void memory_released(void *base, size_t bytes, void *context, bool from_allocator)
+static void tell(const void *base, size_t bytes)
 {
     opal_common_adaptib_core_t *core = atomic_load(&told);
 
-    (void) context;
-    (void) from_allocator;
     if (NULL != core) {
         opal_common_adaptib_memory_released(core, base, bytes);
     }
 }
+
+static void memory_released(void *base, size_t bytes, void *context, bool from_allocator)
+{
+    (void) context;
+    (void) from_allocator;
+    tell(base, bytes);
+}
+
+/* --------------------------------------------------------------------------------------------- */
+/* UCX's memory events (libucm). Its hook of sbrk() goes to the kernel and not through the C
+ * library's brk(), which is where Open MPI hears that free() and malloc_trim() shorten the heap.
+ * Any library of the process may have loaded UCX, at any time; its hooks may be installed later. */
+
+/* From UCX's header of memory events, the same since UCX 1.3 */
+enum {
+    UCM_VM_UNMAPPED = 1 << 17,    /* whatever takes pages away, before it does */
+    UCM_INSTALL_NOTHING = 1 << 24 /* only hear of what UCX's users have hooks for */
+};
+enum {
+    UCM_OK = 0,
+    UCM_UNSUPPORTED = -22 /* by its user's settings there are no hooks */
+};
+typedef struct {
+    void *address;
+    size_t bytes;
+} ucm_unmapped_t; /* the union's member for UCM_VM_UNMAPPED */
+typedef void ucm_callback_t(int kind, ucm_unmapped_t *event, void *context);
+typedef signed char ucm_status_t; /* a packed enumeration */
+typedef ucm_status_t ucm_set_t(int kinds, int priority, ucm_callback_t *callback, void *context);
+typedef void ucm_unset_t(int kinds, ucm_callback_t *callback, void *context);
+
+static struct {
+    pthread_mutex_t lock;
+    unsigned long long loads; /* of libraries by the process, when it was last looked for UCX */
+    void *library;            /* NULL: not found yet */
+    bool heard;               /* the handler is set */
+    bool refused;             /* UCX would not have it, so that memory may go unnoticed */
+} ucx = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void ucx_unmapped(int kind, ucm_unmapped_t *event, void *context)
+{
+    (void) kind;
+    (void) context;
+    tell(event->address, event->bytes);
+}
+
+static int loads_of(struct dl_phdr_info *info, size_t size, void *loads)
+{
+    (void) size;
+    *(unsigned long long *) loads = info->dlpi_adds;
+    return 1; /* the count is that of the process, so the first library is enough */
+}
+
+/* Sets the handler if UCX has been loaded. Called with the lock. */
+static void look_for_ucx(void)
+{
+    ucm_set_t *set;
+    ucm_status_t status;
+
+    ucx.library = dlopen("libucm.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    if (NULL == ucx.library) {
+        return;
+    }
+    set = (ucm_set_t *) (intptr_t) dlsym(ucx.library, "ucm_set_event_handler");
+    status = NULL == set ? UCM_UNSUPPORTED - 1
+                         : set(UCM_VM_UNMAPPED | UCM_INSTALL_NOTHING, 0, ucx_unmapped, NULL);
+    ucx.heard = UCM_OK == status;
+    ucx.refused = UCM_OK != status && UCM_UNSUPPORTED != status;
+    tell(NULL, SIZE_MAX); /* what happened before was perhaps not heard of */
+}
+
+bool opal_common_adaptib_mca_still_watches_memory(void *context)
+{
+    unsigned long long loads = 0;
+    bool refused;
+
+    (void) context;
+    (void) dl_iterate_phdr(loads_of, &loads);
+    pthread_mutex_lock(&ucx.lock);
+    if (NULL == ucx.library && loads != ucx.loads) {
+        ucx.loads = loads;
+        look_for_ucx();
+    }
+    refused = ucx.refused;
+    pthread_mutex_unlock(&ucx.lock);
+    return !refused;
+}
+
+static void forget_ucx(void)
+{
+    ucm_unset_t *unset;
+
+    if (ucx.heard) {
+        unset = (ucm_unset_t *) (intptr_t) dlsym(ucx.library, "ucm_unset_event_handler");
+        unset(UCM_VM_UNMAPPED, ucx_unmapped, NULL);
+    }
+    if (NULL != ucx.library) {
+        dlclose(ucx.library);
+    }
+    ucx.library = NULL;
+    ucx.heard = ucx.refused = false;
+    ucx.loads = 0;
+}
+
+/* --------------------------------------------------------------------------------------------- */
 
 /* A forked child has its parent's core, and perhaps locks held by threads that it does not have. */
 static void forked(void)
@@ -65,6 +171,7 @@ void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core)
 void opal_common_adaptib_mca_unwatch_memory(void)
 {
     if (watching) {
+        forget_ucx();
         (void) opal_mem_hooks_unregister_release(memory_released);
         (void) mca_base_framework_close(&opal_memory_base_framework);
         watching = false;

@@ -253,6 +253,7 @@ void CoreOpener::open_protocol(std::uint32_t depth) {
     protocol.clock = environment_.clock;
     protocol.lock = environment_.lock;
     protocol.registration_cache = watches_memory_ ? parameters_.registration.cache : 0;
+    protocol.still_watched = environment_.still_watches_memory;
     protocol.frequent = frequent_options(parameters_);
     protocol.frequent.costs = environment_.gather_costs;
     protocol.measures = environment_.timed ? environment_.clock : nullptr;

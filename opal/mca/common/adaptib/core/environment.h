@@ -54,6 +54,9 @@ struct CoreEnvironment {
     // Returns true if ExposedMemory::forget() will be called for memory that is unmapped.
     // Called if registrations are to be cached, before a device's fabric has threads. Empty: no.
     std::function<bool()> watch_memory;
+    // Called before memory is registered that is going to stay so. Returns false if forget() will
+    // not be called for all memory any more; may call it. Empty: nothing changes.
+    std::function<bool()> still_watches_memory;
     MeasureOptions measure;
 
     // Returns true for the first endpoint of the job's first process.

@@ -432,6 +432,11 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
         if (environment_.watch_memory != nullptr) {
             environment.watch_memory = [this] { return watches_memory(); };
         }
+        if (environment_.still_watches_memory != nullptr) {
+            environment.still_watches_memory = [this] {
+                return environment_.still_watches_memory(environment_.context);
+            };
+        }
         environment.message = [this, endpoint = &made](Severity severity,
                                                        const std::string& message) {
             const opal_common_adaptib_severity_t how = severity == Severity::notice

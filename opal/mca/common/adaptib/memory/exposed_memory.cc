@@ -54,7 +54,7 @@ FrequentBuffersOptions frequent_options(const ExposedMemory::Options& options, R
 } // namespace
 
 ExposedMemory::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
-    : registrations(list, of, options.registration_cache, counters),
+    : registrations(list, of, options.registration_cache, counters, options.still_watched),
       staging(list, of, options.block_bytes, kStagingKept, registrations),
       has_whole(registers_all(list, of, whole)),
       frequent(frequent_options(options, list, of, has_whole), registrations, counters),
@@ -69,7 +69,7 @@ ExposedMemory::ExposedMemory(const Options& options, RailList rails,
     }
     if (fabrics.size() > 1) {
         const RailRange all{0, static_cast<std::uint32_t>(rails.size())};
-        all_rails_.emplace(rails, all, options.registration_cache, counters);
+        all_rails_.emplace(rails, all, options.registration_cache, counters, options.still_watched);
     }
 }
 

@@ -52,6 +52,7 @@ public:
         // With which the costs of copied and gathered messages are measured, unless `frequent`
         // gives them. Null: not measured.
         const Clock* clock = nullptr;
+        std::function<bool()> still_watched{}; // RegistrationCache's
     };
 
     // `fabrics`: the range of rails of each fabric.

@@ -31,13 +31,23 @@ Status RegistrationCache::acquire(void* address, Bytes length, std::uint32_t acc
     } else {
         const std::uintptr_t first = page_of(begin);
         const std::uintptr_t last = page_of(end - 1) + kPage;
-        status = last - first <= max_bytes_ ? make_kept(first, last, access, entry)
-                                            : make(begin, end, access, entry);
+        status = may_keep(last - first) ? make_kept(first, last, access, entry)
+                                        : make(begin, end, access, entry);
     }
     if (status.ok()) {
         use(*entry, out);
     }
     return status;
+}
+
+// Keeps nothing from now on if unmapping is not seen any more.
+bool RegistrationCache::may_keep(Bytes bytes) {
+    if (max_bytes_ > 0 && still_watched_ && !still_watched_()) {
+        max_bytes_ = 0;
+        forget(nullptr, UINTPTR_MAX);
+    }
+    settle();
+    return bytes <= max_bytes_;
 }
 
 RegistrationCache::Entries::iterator RegistrationCache::first_reaching(std::uintptr_t address) {

@@ -6,7 +6,8 @@
 // than twice the length; no kept range holds another one. The least recently used ones are dropped
 // when all exceed `max_bytes`, or when a rail has no room.
 // Memory that the program unmaps must be forgotten: the adapter would go on using the old pages. A
-// cache that does not learn of unmapping (max_bytes 0) registers for each use.
+// cache that does not learn of unmapping (max_bytes 0) registers for each use. So does one that is
+// told, before it keeps a further registration, that it would not learn of unmapping any more.
 // A Place remembers a kept registration without using it, and finds it faster than by address.
 // Ownership: a Use keeps its registration as long as it lives, forgotten or not; the cache outlives
 //   its uses. Memory is registered in whole pages, the unit of unmapping.
@@ -20,6 +21,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,8 +102,12 @@ public:
         std::uint64_t drops_ = 0;
     };
 
-    RegistrationCache(RailList rails, RailRange with, Bytes max_bytes, Counters& counters)
-        : rails_(rails), with_(with), max_bytes_(max_bytes), counters_(counters) {}
+    // `still_watched` is asked before each registration that is going to be kept; it may call
+    // forget(). False: forget() will not hear of all memory that is unmapped. Empty: it will.
+    RegistrationCache(RailList rails, RailRange with, Bytes max_bytes, Counters& counters,
+                      std::function<bool()> still_watched = {})
+        : rails_(rails), with_(with), max_bytes_(max_bytes), counters_(counters),
+          still_watched_(std::move(still_watched)) {}
     // REQUIRES: no Use is left.
     ~RegistrationCache();
     RegistrationCache(const RegistrationCache&) = delete;
@@ -170,6 +176,7 @@ private:
     Entry* covering(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access);
     Entries::iterator first_reaching(std::uintptr_t address);
     Status make(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
+    bool may_keep(Bytes bytes);
     Status make_kept(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
     std::optional<Merged> merge(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access);
     void drop_overlapping(std::uintptr_t begin, std::uintptr_t end, bool all);
@@ -192,8 +199,9 @@ private:
 
     RailList rails_;
     const RailRange with_;
-    const Bytes max_bytes_;
+    Bytes max_bytes_;
     Counters& counters_;
+    const std::function<bool()> still_watched_;
     Bytes bytes_ = 0; // registered now, kept or not
     std::uint64_t drops_ = 0;
     ForgottenMemory* listener_ = nullptr;

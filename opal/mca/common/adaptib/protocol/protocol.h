@@ -100,9 +100,10 @@ public:
         std::uint64_t connect_threshold = 0; // messages sent before a connection is made
         Bytes block_bytes = 0;
         std::size_t block_depth = 0;
-        const Clock* clock = nullptr;     // times copies and streams
-        const BiasedLock* lock = nullptr; // of the core; null: one thread calls
-        Bytes registration_cache = 0;     // RegistrationCache's max_bytes
+        const Clock* clock = nullptr;          // times copies and streams
+        const BiasedLock* lock = nullptr;      // of the core; null: one thread calls
+        Bytes registration_cache = 0;          // RegistrationCache's max_bytes
+        std::function<bool()> still_watched{}; // RegistrationCache's
         FrequentBuffersOptions frequent{};
         const Clock* measures = nullptr; // ExposedMemory::Options::clock
         bool serves_atomics = false;     // executes atomics on its windows for the peers
