@@ -7,7 +7,7 @@
 #   adaptib_mpi_LIBS        libopen-pal, and the library that has Open MPI's internal functions
 #   adaptib_program_LIBS    what MPI programs link
 #   adaptib_ompi_CFLAGS     compiler flags that its inline functions need
-# and sets adaptib_ompi_accelerator to yes if it has the framework `accelerator` of 5.0.
+# and sets adaptib_ompi_accelerator to yes if it has the framework `accelerator` (5.0, 6.0).
 # Packages of Open MPI 5 and 6 may lack internal headers that their other headers include (Debian's
 # do); configure then takes them from a source tree of the same version (--with-ompi-source).
 
@@ -134,7 +134,7 @@ AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
            AC_CHECK_HEADERS([opal/mca/pmix/pmix-internal.h opal/mca/pmix/pmix.h],
                [adaptib_pmix_header=$ac_header; break], [], [#include "opal_config.h"])
            AC_CHECK_HEADER([opal/mca/accelerator/accelerator.h],
-               [AS_VERSION_COMPARE([$adaptib_ompi_version], [5.9], [adaptib_ompi_accelerator=yes])], [],
+               [AS_VERSION_COMPARE([$adaptib_ompi_version], [6.9], [adaptib_ompi_accelerator=yes])], [],
                [#include "opal_config.h"])
            AS_IF([test -z "$adaptib_pmix_header"],
                [ADAPTIB_MISSING([a usable Open MPI interface to PMIx (opal/mca/pmix)], [libpmix-dev])])

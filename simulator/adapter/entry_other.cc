@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points of libibverbs: names of values, fork, address handles of a completion; and those
-// that the model does not have, which fail, so that drivers linked with them load.
-#include <cerrno>
+// that the model does not have and programs may call, which fail.
 #include <cstring>
 
+#include "absent.h"
 #include "objects.h"
 
 using namespace adaptib::hca;
@@ -84,7 +84,6 @@ const char* ibv_get_sysfs_path(void) { return "/sys"; }
 int ibv_read_sysfs_file(const char*, const char*, char*, std::size_t) { return -1; }
 int ibv_read_ibdev_sysfs_file(char*, std::size_t, ibv_device*, const char*, ...) { return -1; }
 
-void verbs_register_driver_34(const void*) {}
 void __verbs_log(void*, std::uint32_t, const char*, ...) {}
 
 int ibv_rate_to_mult(ibv_rate rate) {
@@ -150,26 +149,10 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, std::uint8_t
 
 } // extern "C"
 
-// Arguments do not matter to those that fail, nor do the header's types.
-#define ADAPTIB_ABSENT(name)                                                                       \
-    extern "C" int adaptib_absent_##name() __asm__(#name);                                         \
-    int adaptib_absent_##name() {                                                                  \
-        errno = EOPNOTSUPP;                                                                        \
-        return EOPNOTSUPP;                                                                         \
-    }
-#define ADAPTIB_ABSENT_OBJECT(name)                                                                \
-    extern "C" void* adaptib_absent_##name() __asm__(#name);                                       \
-    void* adaptib_absent_##name() {                                                                \
-        errno = EOPNOTSUPP;                                                                        \
-        return nullptr;                                                                            \
-    }
-
 ADAPTIB_ABSENT_OBJECT(ibv_import_device)
 ADAPTIB_ABSENT_OBJECT(ibv_import_mr)
 ADAPTIB_ABSENT_OBJECT(ibv_import_pd)
 ADAPTIB_ABSENT_OBJECT(ibv_import_dm)
-ADAPTIB_ABSENT_OBJECT(_verbs_init_and_alloc_context)
-ADAPTIB_ABSENT_OBJECT(verbs_open_device)
 ADAPTIB_ABSENT(ibv_copy_path_rec_from_kern)
 ADAPTIB_ABSENT(ibv_copy_path_rec_to_kern)
 ADAPTIB_ABSENT(ibv_copy_qp_attr_from_kern)
@@ -183,68 +166,3 @@ ADAPTIB_ABSENT(ibv_set_ece)
 ADAPTIB_ABSENT(ibv_unimport_mr)
 ADAPTIB_ABSENT(ibv_unimport_pd)
 ADAPTIB_ABSENT(ibv_unimport_dm)
-ADAPTIB_ABSENT(__ioctl_final_num_attrs)
-ADAPTIB_ABSENT(execute_ioctl)
-ADAPTIB_ABSENT(ibv_cmd_advise_mr)
-ADAPTIB_ABSENT(ibv_cmd_alloc_dm)
-ADAPTIB_ABSENT(ibv_cmd_alloc_mw)
-ADAPTIB_ABSENT(ibv_cmd_alloc_pd)
-ADAPTIB_ABSENT(ibv_cmd_attach_mcast)
-ADAPTIB_ABSENT(ibv_cmd_close_xrcd)
-ADAPTIB_ABSENT(ibv_cmd_create_ah)
-ADAPTIB_ABSENT(ibv_cmd_create_counters)
-ADAPTIB_ABSENT(ibv_cmd_create_cq)
-ADAPTIB_ABSENT(ibv_cmd_create_cq_ex)
-ADAPTIB_ABSENT(ibv_cmd_create_cq_ex2)
-ADAPTIB_ABSENT(ibv_cmd_create_flow)
-ADAPTIB_ABSENT(ibv_cmd_create_flow_action_esp)
-ADAPTIB_ABSENT(ibv_cmd_create_qp)
-ADAPTIB_ABSENT(ibv_cmd_create_qp_ex)
-ADAPTIB_ABSENT(ibv_cmd_create_qp_ex2)
-ADAPTIB_ABSENT(ibv_cmd_create_rwq_ind_table)
-ADAPTIB_ABSENT(ibv_cmd_create_srq)
-ADAPTIB_ABSENT(ibv_cmd_create_srq_ex)
-ADAPTIB_ABSENT(ibv_cmd_create_wq)
-ADAPTIB_ABSENT(ibv_cmd_dealloc_mw)
-ADAPTIB_ABSENT(ibv_cmd_dealloc_pd)
-ADAPTIB_ABSENT(ibv_cmd_dereg_mr)
-ADAPTIB_ABSENT(ibv_cmd_destroy_ah)
-ADAPTIB_ABSENT(ibv_cmd_destroy_counters)
-ADAPTIB_ABSENT(ibv_cmd_destroy_cq)
-ADAPTIB_ABSENT(ibv_cmd_destroy_flow)
-ADAPTIB_ABSENT(ibv_cmd_destroy_flow_action)
-ADAPTIB_ABSENT(ibv_cmd_destroy_qp)
-ADAPTIB_ABSENT(ibv_cmd_destroy_rwq_ind_table)
-ADAPTIB_ABSENT(ibv_cmd_destroy_srq)
-ADAPTIB_ABSENT(ibv_cmd_destroy_wq)
-ADAPTIB_ABSENT(ibv_cmd_detach_mcast)
-ADAPTIB_ABSENT(ibv_cmd_free_dm)
-ADAPTIB_ABSENT(ibv_cmd_get_context)
-ADAPTIB_ABSENT(ibv_cmd_modify_cq)
-ADAPTIB_ABSENT(ibv_cmd_modify_flow_action_esp)
-ADAPTIB_ABSENT(ibv_cmd_modify_qp)
-ADAPTIB_ABSENT(ibv_cmd_modify_qp_ex)
-ADAPTIB_ABSENT(ibv_cmd_modify_srq)
-ADAPTIB_ABSENT(ibv_cmd_modify_wq)
-ADAPTIB_ABSENT(ibv_cmd_open_qp)
-ADAPTIB_ABSENT(ibv_cmd_open_xrcd)
-ADAPTIB_ABSENT(ibv_cmd_poll_cq)
-ADAPTIB_ABSENT(ibv_cmd_post_recv)
-ADAPTIB_ABSENT(ibv_cmd_post_send)
-ADAPTIB_ABSENT(ibv_cmd_post_srq_recv)
-ADAPTIB_ABSENT(ibv_cmd_query_context)
-ADAPTIB_ABSENT(ibv_cmd_query_device_any)
-ADAPTIB_ABSENT(ibv_cmd_query_mr)
-ADAPTIB_ABSENT(ibv_cmd_query_port)
-ADAPTIB_ABSENT(ibv_cmd_query_qp)
-ADAPTIB_ABSENT(ibv_cmd_query_srq)
-ADAPTIB_ABSENT(ibv_cmd_read_counters)
-ADAPTIB_ABSENT(ibv_cmd_reg_dm_mr)
-ADAPTIB_ABSENT(ibv_cmd_reg_dmabuf_mr)
-ADAPTIB_ABSENT(ibv_cmd_reg_mr)
-ADAPTIB_ABSENT(ibv_cmd_req_notify_cq)
-ADAPTIB_ABSENT(ibv_cmd_rereg_mr)
-ADAPTIB_ABSENT(ibv_cmd_resize_cq)
-ADAPTIB_ABSENT(verbs_init_cq)
-ADAPTIB_ABSENT(verbs_set_ops)
-ADAPTIB_ABSENT(verbs_uninit_context)

@@ -8,6 +8,7 @@
 #include "opal_config.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 #include "opal/constants.h"
 #include "opal/mca/accelerator/accelerator.h"
@@ -39,9 +40,8 @@ static int create_stream(int dev_id, opal_accelerator_stream_t **stream)
     return NULL != *stream ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
 }
 
-static int create_event(int dev_id, opal_accelerator_event_t **event)
+static int new_event(opal_accelerator_event_t **event)
 {
-    (void) dev_id;
     *event = OBJ_NEW(opal_accelerator_event_t);
     return NULL != *event ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
 }
@@ -149,6 +149,78 @@ static int get_buffer_id(int dev_id, const void *addr, opal_accelerator_buffer_i
     return OPAL_SUCCESS;
 }
 
+#if OPAL_MAJOR_VERSION >= 6
+
+static int create_event(int dev_id, opal_accelerator_event_t **event, bool enable_ipc)
+{
+    (void) dev_id;
+    (void) enable_ipc;
+    return new_event(event);
+}
+
+static int sync_stream(opal_accelerator_stream_t *stream)
+{
+    (void) stream;
+    return OPAL_SUCCESS;
+}
+
+static int wait_event(int dev_id, opal_accelerator_event_t *event,
+                      opal_accelerator_stream_t *stream)
+{
+    (void) stream;
+    return query_event(dev_id, event);
+}
+
+static int mem_alloc_stream(int dev_id, void **ptr, size_t size, opal_accelerator_stream_t *stream)
+{
+    (void) stream;
+    return mem_alloc(dev_id, ptr, size);
+}
+
+static int mem_release_stream(int dev_id, void *ptr, opal_accelerator_stream_t *stream)
+{
+    (void) stream;
+    return mem_release(dev_id, ptr);
+}
+
+/* So the functions that hand memory to other processes are not called. */
+static bool is_ipc_enabled(void)
+{
+    return false;
+}
+
+static int num_devices(int *count)
+{
+    *count = 1;
+    return OPAL_SUCCESS;
+}
+
+static int get_mem_bw(int dev_id, float *bandwidth)
+{
+    (void) dev_id;
+    *bandwidth = 1;
+    return OPAL_SUCCESS;
+}
+
+/* Open MPI frees the names. */
+static void get_memkind(ompi_memkind_t *memkind)
+{
+    memkind->im_name = strdup("adaptibtest");
+    memkind->im_no_restrictors = false;
+    memkind->im_num_restrictors = 1;
+    memkind->im_restrictors[0] = strdup("device");
+}
+
+#else /* 5.0 */
+
+static int create_event(int dev_id, opal_accelerator_event_t **event)
+{
+    (void) dev_id;
+    return new_event(event);
+}
+
+#endif
+
 static opal_accelerator_base_module_t module = {
     .check_addr = check_addr,
     .create_stream = create_stream,
@@ -167,6 +239,17 @@ static opal_accelerator_base_module_t module = {
     .get_device_pci_attr = get_device_pci_attr,
     .device_can_access_peer = device_can_access_peer,
     .get_buffer_id = get_buffer_id,
+#if OPAL_MAJOR_VERSION >= 6
+    .sync_stream = sync_stream,
+    .wait_event = wait_event,
+    .mem_move_async = mem_copy_async,
+    .mem_alloc_stream = mem_alloc_stream,
+    .mem_release_stream = mem_release_stream,
+    .is_ipc_enabled = is_ipc_enabled,
+    .num_devices = num_devices,
+    .get_mem_bw = get_mem_bw,
+    .get_memkind = get_memkind,
+#endif
 };
 
 static opal_accelerator_base_module_t *component_init(void)

@@ -19,8 +19,8 @@ libibverbs-dev      all
 librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
-python3-minimal     check asan tsan fuzz mpi mpi_tsan clients
-python3             bench study packages pages
+python3-minimal     all
+python3             bench study packages pages mpi hca
 valgrind            instructions watched
 mpich               mpich
 libmpich-dev        mpich
