@@ -19,6 +19,7 @@ libibverbs-dev      all
 librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
+zstd                vm
 python3-minimal     check asan tsan fuzz mpi mpi_tsan clients
 python3             bench study packages pages
 valgrind            instructions watched
