@@ -21,7 +21,7 @@ libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 zstd                vm
 python3-minimal     check asan tsan fuzz mpi mpi_tsan clients
-python3             bench study packages pages
+python3             bench study packages pages vm
 valgrind            instructions watched
 mpich               mpich
 libmpich-dev        mpich
@@ -41,6 +41,7 @@ infiniband-diags    routes
 qemu-system-x86     vm
 busybox-static      vm
 cpio                vm
+procps              vm
 kmod                vm
 rdma-core           vm
 ibverbs-providers   verbs vm
