@@ -6,7 +6,8 @@ Transports:
   mtl    --mca pml cm --mca mtl adaptib; one-sided operations with --mca btl adaptib,self --mca osc rdma
          added, so that both components share a core
   btl    --mca pml ob1 --mca btl adaptib,self --mca osc rdma
-  vader  --mca pml ob1 --mca btl vader,self --mca osc rdma
+  vader  --mca pml ob1 --mca btl vader,self --mca osc rdma. Open MPI 5 calls it sm, with components of
+         the framework smsc for single copies; it still takes the old name
   ucx    --mca pml ucx --mca osc ucx, with UCX_TLS=shm,self and any device allowed
 Ranks are bound to cores, the eight of barrier and alltoall in turn: left to the kernel they are three and
 five on two cores every now and then, which takes twice as long with any transport.

@@ -53,16 +53,18 @@ public:
         return true;
     }
 
-    // Statuses that soft-RoCE of Linux 6.1 reports differently.
-    WorkStatus other_name(WorkStatus status) const override {
+    // Statuses that soft-RoCE reports differently: Linux 6.1, and for a local fault of a send Linux
+    // 6.12, which flushes the failed request, too.
+    bool may_report(WorkStatus other, WorkStatus status) const override {
         if (!soft_) {
-            return status;
+            return false;
         }
         switch (status) {
         case WorkStatus::local_protection_error:
-        case WorkStatus::local_length_error: return WorkStatus::local_qp_error;
-        case WorkStatus::remote_invalid_request: return WorkStatus::remote_operation_error;
-        default: return status;
+            return other == WorkStatus::local_qp_error || other == WorkStatus::flushed;
+        case WorkStatus::local_length_error: return other == WorkStatus::local_qp_error;
+        case WorkStatus::remote_invalid_request: return other == WorkStatus::remote_operation_error;
+        default: return false;
         }
     }
     std::string known_defect(const std::string& test) const override {

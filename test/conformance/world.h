@@ -48,9 +48,9 @@ public:
     // Says if QueuePair::rma_now must complete a short request that is next in order, on memory
     // that the rail allocated (`allocated`) or that the caller owns.
     virtual bool rma_now_works(bool /*allocated*/) const { return false; }
-    // The status that this world's adapters may report in place of `status` of the table in
+    // True if this world's adapters may report `other` in place of `status` of the table in
     // fabric/README.md.
-    virtual WorkStatus other_name(WorkStatus status) const { return status; }
+    virtual bool may_report(WorkStatus /*other*/, WorkStatus /*status*/) const { return false; }
     // The reason why "Suite.Test" cannot pass here through no fault of the fabric; empty if the
     // test must pass.
     virtual std::string known_defect(const std::string& /*test*/) const { return {}; }

@@ -20,7 +20,7 @@ librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 python3-minimal     all
-python3             bench study packages pages mpi hca
+python3             bench study packages pages mpi hca vm
 valgrind            instructions watched
 mpich               mpich
 libmpich-dev        mpich
@@ -40,6 +40,7 @@ infiniband-diags    routes
 qemu-system-x86     vm
 busybox-static      vm
 cpio                vm
+procps              vm
 kmod                vm
 rdma-core           vm
 ibverbs-providers   verbs vm

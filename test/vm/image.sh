@@ -43,6 +43,8 @@ vm_get_kernel() {
         return 1
     fi
     dpkg -x "$package"_*.deb . && rm "$package"_*.deb || return 1
+    # Debian 13's package has its modules in usr/lib; depmod and modprobe look in lib.
+    [ -e lib ] || ln -s usr/lib lib || return 1
     version=${package#linux-image-}
     PATH=$PATH:/sbin:/usr/sbin depmod -b . "$version" && vm_unpack "boot/vmlinuz-$version" >vmlinux &&
         say "$version" >version && cd "$vm_dir" && mv "$dir" kernel
@@ -50,14 +52,16 @@ vm_get_kernel() {
 
 # vm_unpack FILE: prints the kernel proper of a bzImage (the kernel's
 # Documentation/arch/x86/boot.rst describes its place); an emulated processor would need seconds to
-# unpack it
+# unpack it. Debian 12 compresses it by xz, Debian 13 by zstd. The compressed data end with 4 bytes
+# that belong to neither format, the kernel's own size.
 vm_unpack() {
-    local setup offset length
+    local setup offset length unpack=zstd
     setup=$(od -An -tu1 -j 0x1f1 -N 1 "$1")
     offset=$(od -An -tu4 -j 0x248 -N 4 "$1")
     length=$(od -An -tu4 -j 0x24c -N 4 "$1")
-    # The compressed stream is followed by its size, which xz must ignore.
-    tail -c +$(((setup + 1) * 512 + offset + 1)) "$1" | head -c "$length" | xz -dc --single-stream
+    offset=$(((setup + 1) * 512 + offset))
+    [ "$(od -An -tx1 -j $offset -N 4 "$1")" != " fd 37 7a 58" ] || unpack=xz
+    tail -c +$((offset + 1)) "$1" | head -c $((length - 4)) | $unpack -dc
 }
 
 # Prints the package that linux-image-amd64 depends on.
@@ -83,8 +87,13 @@ vm_make_initramfs() {
     done >"$dir/depends"
     awk '$1 == "insmod" && !seen[$2]++ { print $2 }' "$dir/depends" >"$dir/order"
     while read -r file; do
-        cp "$file" "$dir/modules/" && say "${file##*/}" || return 1
-    done <"$dir/order" >"$dir/modules/order"
+        module=${file##*/} && module=${module%.xz}
+        case $file in
+            *.xz) xz -dc "$file" >"$dir/modules/$module" ;;
+            *) cp "$file" "$dir/modules/" ;;
+        esac || return 1
+        say "$module"
+    done <"$dir/order" >"$dir/modules/order" || return 1
     rm "$dir/depends" "$dir/order"
     (cd "$dir" && find . | cpio --quiet -o -H newc) >"$vm_initramfs.new" &&
         mv "$vm_initramfs.new" "$vm_initramfs" && rm -rf "$dir"
