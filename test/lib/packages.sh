@@ -19,6 +19,7 @@ libibverbs-dev      all
 librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
+zstd                vm
 python3-minimal     all
 python3             bench study packages pages mpi hca vm
 valgrind            instructions watched
