@@ -175,8 +175,8 @@ typedef struct {
      * memory_released() will be called from now on. The core has no thread for RDMA devices yet.
      * NULL: it cannot be. */
     bool (*watch_memory)(void *context);
-    /* Hears of each incident, from progress and at the end, without the lock. It may call any
-     * function of this interface but core_release. NULL: nobody hears. */
+    /* Hears of each incident, from progress and within core_release, without the lock. It may call
+     * any function of this interface but core_release. NULL: nobody hears. */
     void (*incident)(void *context, const opal_common_adaptib_incident_t *incident);
 } opal_common_adaptib_environment_t;
 
