@@ -107,9 +107,10 @@ limited() {
     fi
 }
 
-# shm_names: prints the names in /dev/shm
+# shm_names: prints the names in /dev/shm, but for virtual adapters of any job, which stay by intention
+# (simulator/adapter/README.md)
 shm_names() {
-    ls -A /dev/shm | sort
+    ls -A /dev/shm | grep -v '^adaptib-hca' | sort
 }
 
 # clean_before, clean_after PROGRAM: check that a run has left no name in /dev/shm and no process of

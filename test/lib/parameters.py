@@ -15,7 +15,11 @@ import re
 import subprocess
 import sys
 
+import tables
+
 COMMAND = ["ompi_info", "--param", "mtl", "adaptib", "--level", "9", "--parsable"]
+PAGE = "docs/parameters.md"
+SHOWN = re.compile(r"\| `\w+` \|.*\|.*\| \d \|")
 LINE = re.compile(r"mca:mtl:adaptib:param:(mtl_adaptib_\w+):(synonym_of:name|\w+):(.*)")
 
 
@@ -69,37 +73,12 @@ def rows(found):
         yield f"| `{short}` | {default} | {allowed} | {row['level']} | {text} |"
 
 
-def problems_of_page(found):
-    top = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-    with open(os.path.join(top, "docs", "parameters.md"), encoding="utf-8") as page:
-        shown = [line.rstrip() for line in page if re.match(r"\| `\w+` \|.*\|.*\| \d \|", line)]
-    expected = list(rows(found))
-    for line in expected:
-        if line not in shown:
-            yield f"docs/parameters.md lacks: {line}"
-    for line in shown:
-        if line not in expected:
-            yield f"docs/parameters.md has, and ompi_info has not: {line}"
-
-
-def write_page(found):
-    top = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-    path = os.path.join(top, "docs", "parameters.md")
-    with open(path, encoding="utf-8") as page:
-        lines = page.read().split("\n")
-    shown = [number for number, line in enumerate(lines)
-             if re.match(r"\| `\w+` \|.*\|.*\| \d \|", line)]
-    lines[shown[0]:shown[-1] + 1] = list(rows(found))
-    with open(path, "w", encoding="utf-8") as page:
-        page.write("\n".join(lines))
-
-
 def main():
     found = parameters()
     if not list(rows(found)):
         sys.exit("ompi_info shows no parameter of adaptib: are the components found?")
     if sys.argv[1:] == ["--write"]:
-        write_page(found)
+        tables.write(PAGE, list(rows(found)), SHOWN, "|---|---|---|---|---|")
         return 0
     if sys.argv[1:] == ["--table"]:
         print("\n".join(rows(found)))
@@ -110,7 +89,7 @@ def main():
         problems.append(f"only {len(shared)} shared parameters: {shared}; are the components found?")
     else:
         problems += problems_of_spellings("mtl_adaptib_eager_limit")
-        problems += problems_of_page(found)
+        problems += tables.problems(PAGE, list(rows(found)), SHOWN, "ompi_info")
     print("\n".join(problems + [f"{len(found)} parameters, {len(problems)} problems"]))
     return 1 if problems else 0
 

@@ -128,7 +128,7 @@ static void change_rail(const char *how, const char *rail)
     CHECK(0 == system(command), "%s", command);
 }
 
-/* Exchanges messages until both ranks have had `count` events of each kind up to `last`. */
+/* Exchanges messages until both ranks have had an event of each kind that they name. */
 static void exchange_until(const int *kinds, int number)
 {
     unsigned char *out = malloc(BYTES), *in = malloc(BYTES);

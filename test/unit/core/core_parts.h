@@ -110,6 +110,7 @@ protected:
         failures_.push_back(peer.ending.failure);
     }
     void on_peer_disconnected(Peer&) override {}
+    void on_peer_left(Peer&) override {}
     bool leaves(Peer&) override { return false; }
     void on_notice(const std::string& text) override { notices_.push_back(text); }
     void on_failure(const std::string& text) override { failures_.push_back(text); }

@@ -2,6 +2,8 @@
 // Peers that are gone or have disconnected: what they sent counts, and each is released once.
 #include "core/departures.h"
 
+#include <utility>
+
 #include "unit/core/known_peers.h"
 
 namespace adaptib::test {
@@ -24,6 +26,14 @@ protected:
         departures_.add_disconnected(peer_);
     }
     bool torn_down() const { return peer_.flow.messages_sent == 0; }
+    void on_broken(Peer& peer) override {
+        KnownPeers::on_broken(peer);
+        if (leaves_next_ != nullptr) {
+            departures_.add_leaving(*std::exchange(leaves_next_, nullptr));
+        }
+    }
+
+    Peer* leaves_next_ = nullptr; // says that it ends once a peer is broken
 
     Peer& peer_ = meet(7);
 };
@@ -121,6 +131,49 @@ TEST_F(DeparturesTest, ALeavingPeerThatIsWantedAgainIsNotReleased) {
     EXPECT_NE(peer_.contact.datagram.handle, nullptr);
     EXPECT_FALSE(departures_.any());
     peer_.transfers.one_sided = 0;
+}
+
+TEST_F(DeparturesTest, APeerThatSaysThatItEndsLeaves) {
+    protocol_.active().listen([](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
+    peer_.in.next_receive = 3;
+    peer_.health.life.ended = true; // says the runtime, and comes first
+    peer_.health.life.left = true;
+    departures_.add_leaving(peer_);
+    EXPECT_TRUE(departures_.any());
+    EXPECT_EQ(peer_.session.state, ConnectState::open) << "until the end of this progress";
+    departures_.tear_down_peers();
+    EXPECT_FALSE(departures_.any());
+    EXPECT_EQ(peer_.session.state, ConnectState::idle);
+    EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
+    EXPECT_FALSE(protocol_.active().may_await(peer_));
+    EXPECT_TRUE(failures_.empty() && broken_.empty());
+}
+
+TEST_F(DeparturesTest, APeerThatSaysThatItEndsIsLostIfSomethingIsWantedOfIt) {
+    peer_.transfers.users = 1;
+    peer_.health.life.left = true;
+    departures_.add_leaving(peer_);
+    departures_.tear_down_peers();
+    EXPECT_FALSE(departures_.any());
+    EXPECT_EQ(peer_.session.state, ConnectState::failed);
+    EXPECT_NE(peer_.ending.failure.find("has finalized MPI"), std::string::npos);
+}
+
+TEST_F(DeparturesTest, APeerThatSaysSoWhileAnotherIsEndedLeavesToo) {
+    Peer& other = meet(8);
+    connect(other);
+    other.health.life.left = true;
+    leaves_next_ = &other;
+    peer_.interruption.work_failed = true; // so that it is reported
+    peer_.transfers.users = 1;
+    peer_.health.life.left = true;
+    departures_.add_leaving(peer_);
+    departures_.tear_down_peers();
+    EXPECT_EQ(leaves_next_, nullptr) << "the other one has said so";
+    EXPECT_FALSE(departures_.any());
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+    EXPECT_EQ(other.contact.datagram.handle, nullptr);
+    EXPECT_EQ(other.ending.failure, "");
 }
 
 TEST_F(DeparturesTest, TheRuntimesWordCountsToo) {

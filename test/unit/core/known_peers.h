@@ -87,6 +87,7 @@ protected:
 
     // ProtocolListener
     void on_peer_disconnected(Peer& peer) override { departures_.add_disconnected(peer); }
+    void on_peer_left(Peer& peer) override { departures_.add_leaving(peer); }
     bool leaves(Peer& peer) override { return departures_.leaves(peer); }
     // ContactListener
     void on_peer_failed(Peer& peer, const std::string& why) override {

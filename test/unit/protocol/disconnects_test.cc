@@ -64,6 +64,7 @@ public:
     BackPressure back_pressure{kUnexpectedMost, *this};
     Disconnects disconnects{flow, back_pressure, *this};
     int over = 0;    // reports that the handshake is over
+    int left = 0;    // reports that the other side ends
     int started = 0; // calls to start what was held
     std::vector<Allowance> allowed;
 
@@ -82,6 +83,7 @@ private:
         EXPECT_TRUE(of.in.teardown_pending);
         ++over;
     }
+    void on_peer_left(Peer& of) override { left += &of == peer.get() ? 1 : 0; }
     void start_held(Peer&) override { ++started; }
 };
 
@@ -233,6 +235,49 @@ TEST_F(Disconnecting, ThePeerMaySendAgainBeforeTheDisconnect) {
     ASSERT_EQ(a.allowed, std::vector<Allowance>{Allowance::nothing});
     release(a);
     EXPECT_EQ(a.allowed.back(), Allowance::all);
+}
+
+TEST_F(Disconnecting, AProcessThatEndsSaysSoOnceAndWantsNoAnswer) {
+    EXPECT_TRUE(a.disconnects.leave(*a.peer));
+    EXPECT_FALSE(a.disconnects.leave(*a.peer));
+    release(a); // its user comes late
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectFinal});
+    EXPECT_EQ(b.left, 1);
+    EXPECT_TRUE(b.peer->health.life.left);
+    EXPECT_TRUE(b.peer->ending.disconnect_received) << "it takes no credit";
+    EXPECT_EQ(b.deliver_to(a), Flags{});
+    EXPECT_EQ(a.over + b.over, 0);
+    EXPECT_FALSE(b.disconnects.leave(*b.peer)) << "the other side is gone";
+}
+
+TEST_F(Disconnecting, BothMayEndAtTheSameTime) {
+    EXPECT_TRUE(a.disconnects.leave(*a.peer));
+    EXPECT_TRUE(b.disconnects.leave(*b.peer));
+    exchange();
+    EXPECT_EQ(a.left, 1);
+    EXPECT_EQ(b.left, 1);
+}
+
+TEST_F(Disconnecting, WhoNeedsNoWordOfTheEndGetsNone) {
+    a.peer->session.next_send = a.peer->in.next_receive = 0;
+    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "there was no traffic";
+    a.peer->session.next_send = 1;
+    a.peer->contact.datagram.coming = false;
+    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "it cannot be reached any more";
+    a.peer->contact.datagram.coming = true;
+    a.peer->health.life.ended = true;
+    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "its process has ended";
+    a.peer->health.life.ended = false;
+    a.peer->session.state = ConnectState::failed;
+    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "it is lost";
+    a.peer->session.state = ConnectState::open;
+    release(b);
+    exchange();
+    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "it has begun to disconnect";
+    release(a);
+    exchange();
+    EXPECT_EQ(a.over, 1);
+    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "both have disconnected";
 }
 
 } // namespace

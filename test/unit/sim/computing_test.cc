@@ -312,6 +312,11 @@ protected:
         }
         return broken_[0] == 0 ? Nanoseconds::max() : passed;
     }
+    void end_rank_1() {
+        ranks_->core(1).leave(10ms); // of the time of rank 1, which goes ahead
+        rest(*ranks_, 100ms);        // its last messages arrive
+        ranks_->kill(1);
+    }
     void expect_given_up() {
         const Nanoseconds took = poll(2 * kPatience);
         EXPECT_GE(took, kPatience - 1s);
@@ -365,6 +370,51 @@ TEST_P(ActiveUser, IsNotToldOfARankThatHasLeft) {
     rest(*ranks_, 1s);
     ranks_->kill(1);
     EXPECT_EQ(poll(kPatience + kPatience / 2), Nanoseconds::max());
+}
+
+// No user releases it, as none does a process of another job, which was spawned.
+TEST_P(ActiveUser, IsNotToldOfARankThatHasEnded) {
+    Peer& peer = *ranks_->peer(0, 1);
+    end_rank_1();
+    EXPECT_EQ(poll(2 * kPatience), Nanoseconds::max());
+    expect_unbroken(*ranks_, 0);
+    EXPECT_EQ(peer.session.state, ConnectState::idle);
+    EXPECT_TRUE(peer.lanes.subchannels.empty()) << "its queue pairs are released";
+    EXPECT_EQ(ranks_->counters(0).rings_open, 0u);
+    EXPECT_EQ(ranks_->counters(0).paths_failed, 0u);
+}
+
+// What it sent last is received, although the other rank computes meanwhile.
+TEST_P(ActiveUser, GetsTheLastMessagesOfARankThatHasEnded) {
+    ranks_->compute(0, 2s);
+    Message last(1, 0, 500);
+    last.start_send(*ranks_, 3);
+    end_rank_1();
+    last.start_receive(*ranks_, last.envelope(3));
+    ASSERT_TRUE(ranks_->run_until([&] { return last.receive.done; }, 10s));
+    EXPECT_EQ(last.got, last.sent);
+    EXPECT_EQ(last.receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(poll(2 * kPatience), Nanoseconds::max());
+    expect_unbroken(*ranks_, 0);
+}
+
+TEST_P(ActiveUser, IsRefusedWhatItWantsOfARankThatHasEnded) {
+    Peer* const peer = ranks_->peer(0, 1);
+    end_rank_1();
+    rest(*ranks_, 1s);
+    Peer* again = nullptr;
+    EXPECT_FALSE(ranks_->core(0).peers().get(peer->contact.name, again).ok());
+    Message late(0, 1, 1'000'000);
+    bool complete = false;
+    const Status status = ranks_->core(0).protocol().sends().send(
+        peer, late.envelope(3), {late.sent.data(), late.sent.size(), nullptr, nullptr, nullptr},
+        false, OpKind::non_blocking, late.send.user, complete);
+    ASSERT_TRUE(status.ok());
+    EXPECT_LT(poll(5s), Nanoseconds{2s});
+    EXPECT_TRUE(complete || late.send.done);
+    EXPECT_EQ(late.send.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_NE(peer->ending.failure.find("has finalized MPI"), std::string::npos)
+        << peer->ending.failure;
 }
 
 } // namespace

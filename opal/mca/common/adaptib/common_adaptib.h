@@ -180,8 +180,8 @@ typedef struct {
      * it: the program may have loaded a library that takes the place of others' memory hooks.
      * NULL: nothing changes. */
     bool (*still_watches_memory)(void *context);
-    /* Hears of each incident, from progress and at the end, without the lock. It may call any
-     * function of this interface but core_release. NULL: nobody hears. */
+    /* Hears of each incident, from progress and within core_release, without the lock. It may call
+     * any function of this interface but core_release. NULL: nobody hears. */
     void (*incident)(void *context, const opal_common_adaptib_incident_t *incident);
 } opal_common_adaptib_environment_t;
 

@@ -27,7 +27,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 31;
+constexpr std::uint16_t kWireVersion = 32;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
@@ -136,10 +136,11 @@ struct IdBody {
     std::uint64_t id;
 };
 
-// Flags of MessageType::disconnect, the disconnect handshake: announced, answered, or revoked.
+// Flags of MessageType::disconnect: announced, answered, revoked; final: the sender's process ends.
 constexpr std::uint8_t kDisconnect = 0;
 constexpr std::uint8_t kDisconnectAck = 1;
 constexpr std::uint8_t kDisconnectRevoked = 2;
+constexpr std::uint8_t kDisconnectFinal = 3;
 
 enum class SourceKind : std::uint8_t {
     direct = 1, // all bytes lie at `address`

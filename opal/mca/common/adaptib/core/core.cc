@@ -2,6 +2,7 @@
 #include "core/core.h"
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <thread>
 #include <utility>
@@ -15,6 +16,8 @@
 namespace adaptib {
 
 namespace {
+
+constexpr Nanoseconds kLastWords = std::chrono::milliseconds{20};
 
 // The learned weights of the paths to peers that have several.
 std::string weights_report(const PeerDirectory& directory, const PathRepository& paths) {
@@ -164,7 +167,6 @@ void Core::quiesce_messages(Nanoseconds limit) {
 }
 
 void Core::drain(Nanoseconds limit) {
-    constexpr Nanoseconds kLastWords = std::chrono::milliseconds{20};
     const Nanoseconds start = parts_.environment.clock->now();
     for (bool goes_on = true; goes_on;) {
         const bool idle = progress() == 0;
@@ -176,6 +178,19 @@ void Core::drain(Nanoseconds limit) {
         }
     }
     parts_.progress->events().report_notices();
+}
+
+void Core::leave(Nanoseconds limit) {
+    drain(limit);
+    bool told = false;
+    parts_.peers->for_each([&](Peer& peer) {
+        told = (parts_.datagram_paths->reports_paths(peer) &&
+                parts_.protocol->disconnects().leave(peer)) ||
+               told;
+    });
+    if (told) {
+        drain(kLastWords);
+    }
 }
 
 // Three kinds of peers may be gone, and then answer nothing: one that has begun to disconnect, one

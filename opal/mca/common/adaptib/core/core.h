@@ -23,7 +23,7 @@
 //
 // Parts: CoreOpener makes them (core/core_opener.h), CoreParts holds them (core/core_parts.h),
 // ProgressEngine has the passes (core/progress_engine.h).
-// Life: create, publish address(), use, drain(), destroy.
+// Life: create, publish address(), use, leave(), destroy.
 // Threads: one at a time; if there are several, the C interface holds a lock around each call.
 // Time, randomness, addresses and messages to people come from outside (Environment).
 // May touch: every folder of the core.
@@ -108,6 +108,9 @@ public:
     // as that can be known. For messages that only go to peers that are disconnecting, at most 20
     // ms.
     void drain(Nanoseconds limit);
+    // The last call: drain(limit), and then tells those peers of other hosts that this process ends
+    // which do not know yet. That takes at most 20 ms.
+    void leave(Nanoseconds limit);
     // Messages not known to have arrived. none: there are none; last_words: only for peers that may
     // be gone; data: for others.
     enum class Unsent : std::uint8_t { none, last_words, data };

@@ -24,7 +24,7 @@ Gone how_gone(const Peer& peer) {
     std::string text;
     const AddressHandle* const handle = peer.contact.datagram.handle.get();
     const Reason reason = handle != nullptr ? handle->standing(text).reason() : Reason::none;
-    if (reason == Reason::no_device) {
+    if (reason == Reason::no_device || peer.health.life.left) {
         return {"its process has finalized MPI", false};
     }
     if (peer.health.life.ended) {
@@ -119,6 +119,9 @@ void Departures::release_left_peers() {
 }
 
 void Departures::tear_down_peers() {
+    while (!leaving_.empty()) { // end() receives, and so may add further ones
+        end(std::exchange(leaving_, {}));
+    }
     release_left_peers();
     std::vector<Peer*> disconnected;
     std::swap(disconnected, disconnected_);

@@ -2,9 +2,10 @@
 // Departures: peers that are gone, or have disconnected.
 //
 // Purpose: a peer is gone once it has closed its fabric, as MPI_Finalize does, or its process has
-// ended. There are three sources of that news: the fabric, by an event, for peers of this host; the
-// operating system, for peers that something waits for (core/process_watch.h); and the runtime, for
-// any peer. All three lead to end(). What the peer had sent is received first. A peer that nothing
+// ended. There are four sources of that news: the fabric, by an event, for peers of this host; the
+// peer's own message (Disconnects::leave), for peers of other hosts; the operating system, for
+// peers that something waits for (core/process_watch.h); and the runtime, for any peer. All of them
+// lead to end(). What the peer had sent is received first. A peer that nothing
 // is wanted of any more has then left: its connection, ring and mapping are released, and no path
 // counts as failed. A peer that something is wanted of is lost, which is an error; so is one whose
 // process has ended without having said so, if the user of active messages may wait for it.
@@ -41,10 +42,13 @@ public:
     bool leaves(Peer& peer);
     // The peer has disconnected; its connection is taken down at the end of this progress.
     void add_disconnected(Peer& peer) { disconnected_.push_back(&peer); }
-    bool any() const { return !disconnected_.empty(); }
-    // Releases peers that have left, and takes down the connections of those that have
-    // disconnected. Such a peer keeps its record, so that its sequence numbers continue should it
-    // come back.
+    // The peer has said that it is gone; end() is called for it at the end of this progress.
+    void add_leaving(Peer& peer) { leaving_.push_back(&peer); }
+    // Returns true if tear_down_peers() has something to do.
+    bool any() const { return !disconnected_.empty() || !leaving_.empty(); }
+    // Ends peers that have said that they are gone, releases those that have left, and takes down
+    // the connections of those that have disconnected. Such a peer keeps its record, so that its
+    // sequence numbers continue should it come back.
     void tear_down_peers();
 
 private:
@@ -57,7 +61,8 @@ private:
     ConnectionManager& connections_;
     Protocol& protocol_;
     RingPoller& rings_;
-    std::vector<Peer*> left_; // gone peers
+    std::vector<Peer*> leaving_; // gone peers, of which something may be wanted
+    std::vector<Peer*> left_;    // gone peers
     std::vector<Peer*> disconnected_;
 };
 

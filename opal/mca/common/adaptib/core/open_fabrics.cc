@@ -84,7 +84,7 @@ Status open_verbs(const Parameters& parameters, std::unique_ptr<Fabric>& fabric,
     static_cast<void>(parameters);
     static_cast<void>(fabric);
     text = "this adaptib was built without libibverbs (Debian package: libibverbs-dev)";
-    return Status::error(Reason::not_supported);
+    return Status::error(Reason::no_device);
 #endif
 }
 

@@ -35,6 +35,7 @@ public:
         broken_.add(peer);
     }
     void on_peer_disconnected(Peer& peer) override { departures_->add_disconnected(peer); }
+    void on_peer_left(Peer& peer) override { departures_->add_leaving(peer); }
     bool leaves(Peer& peer) override { return departures_->leaves(peer); }
 
 private:

@@ -476,7 +476,7 @@ void Process::end() {
     for (opal_common_adaptib_core* const endpoint : open_ones()) {
         {
             const Guard guard(endpoint);
-            endpoint->core->drain(kFlushLimit);
+            endpoint->core->leave(kFlushLimit);
         }
         report_completed(endpoint->protocol->completed());
         if (job_report_.wants_texts()) {

@@ -33,6 +33,7 @@ struct PeerLife {
     Nanoseconds alive{0};               // last time of any evidence
     Evidence evidence = Evidence::none; // the last
     bool ended = false; // its process has ended, says the runtime (recovery/ended_processes.h)
+    bool left = false;  // its process ends, it has said itself (Disconnects::leave)
 
     // Reports of the peer's responder (recovery/life_watch.h).
     bool responded = false;     // ever

@@ -98,10 +98,11 @@ public:
     }
     void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
     // Returns true if the user may wait for an active message of the peer: both have exchanged
-    // messages, and neither has begun to disconnect. This class does not know of such a wait.
+    // messages, neither has begun to disconnect, and the peer has not left. This class does not
+    // know of such a wait.
     bool may_await(const Peer& peer) const {
         return handler_ != nullptr && peer.messages() > 0 && !peer.ending.released &&
-               !peer.ending.disconnect_received;
+               !peer.ending.disconnect_received && !peer.health.life.left;
     }
 
 private:

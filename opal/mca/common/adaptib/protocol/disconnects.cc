@@ -37,7 +37,30 @@ void Disconnects::keep(Peer& peer) {
     }
 }
 
+bool Disconnects::leave(Peer& peer) {
+    const bool over = peer.health.life.ended || peer.health.life.left ||
+                      peer.session.state == ConnectState::failed;
+    const bool reached = peer.contact.datagram.handle != nullptr || peer.contact.datagram.coming;
+    if (over || !reached || peer.messages() == 0 || peer.ending.released ||
+        peer.ending.disconnect_received) {
+        return false;
+    }
+    peer.ending.released = true;
+    back_pressure_.release(peer);
+    peer.session.disconnect_sent = true;
+    peer.ending.disconnect_acked = false; // an earlier one, revoked since, may have been answered
+    const IdBody body{++peer.ending.disconnect_number};
+    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectFinal);
+    return true;
+}
+
 void Disconnects::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
+    if (flags == kDisconnectFinal) {
+        peer.health.life.left = true;
+        peer.ending.disconnect_received = true;
+        listener_.on_peer_left(peer);
+        return;
+    }
     if (flags == kDisconnectAck) {
         peer.ending.disconnect_acked =
             peer.session.disconnect_sent && body.id == peer.ending.disconnect_number;

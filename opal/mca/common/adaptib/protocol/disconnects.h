@@ -5,6 +5,8 @@
 // answers the other side's. A side that has sent its own, has received the other one, and has got
 // its own answered takes the connection down: the other side has received all that was sent, and
 // writes nothing more, not even credit. Requests that are started meanwhile are held until then.
+// A process that ends may have peers that no user has released: those of jobs that it was spawned
+// by, has spawned or has connected to. They get a disconnect that is final, and wants no answer.
 // Invariant: a side revokes its disconnect only while it has not received the other one; after
 // that both sides complete the handshake.
 // Ownership: the state of each handshake is PeerEnding's, the connection its owner's.
@@ -25,6 +27,8 @@ class DisconnectsListener {
 public:
     // The handshake is over: the listener takes the connection down, and calls on_torn_down().
     virtual void on_peer_disconnected(Peer& peer) = 0;
+    // The peer's process ends, and has sent the last of its messages.
+    virtual void on_peer_left(Peer& peer) = 0;
     // Sends what was held during the handshake, or adds it to what waits.
     virtual void start_held(Peer& peer) = 0;
 
@@ -41,6 +45,9 @@ public:
     void release(Peer& peer);
     // Undoes release(): the user wants the peer again.
     void keep(Peer& peer);
+    // This process ends: tells the peer. Nothing may be sent to it afterwards. Returns false if the
+    // peer needs no word: it is gone, there was no traffic, or one of both has begun to disconnect.
+    bool leave(Peer& peer);
 
     void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
     // Ends the handshake if it is over. Called, too, when nothing is pending for the peer any more.

@@ -188,6 +188,7 @@ private:
     bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) override;
     void note_sent(Peer& peer) override { sends_.note_sent(peer); }
     void on_peer_disconnected(Peer& peer) override { listener_.on_peer_disconnected(peer); }
+    void on_peer_left(Peer& peer) override { listener_.on_peer_left(peer); }
     void start_held(Peer& peer) override;
 
     // of more than one of them

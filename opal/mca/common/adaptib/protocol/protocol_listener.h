@@ -17,6 +17,8 @@ public:
     virtual void on_broken(Peer& peer) = 0;
     // The disconnect handshake is over: nothing refers to the peer any more.
     virtual void on_peer_disconnected(Peer& peer) = 0;
+    // The peer's process ends, and all that it has sent is received.
+    virtual void on_peer_left(Peer& peer) = 0;
     // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
     virtual bool leaves(Peer& peer) = 0;
 
