@@ -67,7 +67,7 @@ static void exchange(unsigned char *out, unsigned char *in, int round)
     CHECK_BYTES(in, BYTES, key_of(peer, 1, BYTES, (uint64_t) round), "exchange");
 }
 
-/* What the libraries allocate meanwhile is to lie in front of the buffers, not behind. */
+/* Leaves room in front of the buffers, where the libraries find what they allocate meanwhile. */
 static void make_room(void)
 {
     void *room = malloc(BYTES / 2);

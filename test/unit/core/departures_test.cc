@@ -33,6 +33,17 @@ protected:
         }
     }
 
+    // REQUIRES: the peer leaves, and this is before the end of the progress that found it.
+    void expect_released_at_the_end_of_progress() {
+        EXPECT_TRUE(departures_.any());
+        EXPECT_EQ(peer_.session.state, ConnectState::open);
+        departures_.tear_down_peers();
+        EXPECT_FALSE(departures_.any());
+        EXPECT_EQ(peer_.session.state, ConnectState::idle);
+        EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
+        EXPECT_TRUE(failures_.empty() && broken_.empty());
+    }
+
     Peer* leaves_next_ = nullptr; // says that it ends once a peer is broken
 
     Peer& peer_ = meet(7);
@@ -43,14 +54,8 @@ TEST_F(DeparturesTest, APeerThatFinalizesLeavesWithoutAFailure) {
     ASSERT_LT(paths_.usable_count(peer_), peer_.contact.route.total);
     handle_of(peer_).says(Status::error(Reason::no_device));
     departures_.on_peers_changed();
-    EXPECT_TRUE(departures_.any());
-    EXPECT_EQ(peer_.session.state, ConnectState::open) << "until the end of this progress";
-    departures_.tear_down_peers();
-    EXPECT_FALSE(departures_.any());
-    EXPECT_EQ(peer_.session.state, ConnectState::idle);
-    EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
+    expect_released_at_the_end_of_progress();
     EXPECT_TRUE(peer_.lanes.subchannels.empty());
-    EXPECT_TRUE(failures_.empty() && broken_.empty());
     EXPECT_EQ(paths_.usable_count(peer_), peer_.contact.route.total);
     EXPECT_EQ(directory_.find(7), &peer_) << "its record stays";
 }
@@ -139,14 +144,8 @@ TEST_F(DeparturesTest, APeerThatSaysThatItEndsLeaves) {
     peer_.health.life.ended = true; // says the runtime, and comes first
     peer_.health.life.left = true;
     departures_.add_leaving(peer_);
-    EXPECT_TRUE(departures_.any());
-    EXPECT_EQ(peer_.session.state, ConnectState::open) << "until the end of this progress";
-    departures_.tear_down_peers();
-    EXPECT_FALSE(departures_.any());
-    EXPECT_EQ(peer_.session.state, ConnectState::idle);
-    EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
+    expect_released_at_the_end_of_progress();
     EXPECT_FALSE(protocol_.active().may_await(peer_));
-    EXPECT_TRUE(failures_.empty() && broken_.empty());
 }
 
 TEST_F(DeparturesTest, APeerThatSaysThatItEndsIsLostIfSomethingIsWantedOfIt) {

@@ -384,7 +384,7 @@ TEST_P(ActiveUser, IsNotToldOfARankThatHasEnded) {
     EXPECT_EQ(ranks_->counters(0).paths_failed, 0u);
 }
 
-// What it sent last is received, although the other rank computes meanwhile.
+// The other rank receives what it sent last, although it computes meanwhile.
 TEST_P(ActiveUser, GetsTheLastMessagesOfARankThatHasEnded) {
     ranks_->compute(0, 2s);
     Message last(1, 0, 500);

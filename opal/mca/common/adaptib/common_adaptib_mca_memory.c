@@ -95,11 +95,13 @@ static void look_for_ucx(void)
     if (NULL == ucx.library) {
         return;
     }
+    ucx.refused = true;
     set = (ucm_set_t *) (intptr_t) dlsym(ucx.library, "ucm_set_event_handler");
-    status = NULL == set ? UCM_UNSUPPORTED - 1
-                         : set(UCM_VM_UNMAPPED | UCM_INSTALL_NOTHING, 0, ucx_unmapped, NULL);
-    ucx.heard = UCM_OK == status;
-    ucx.refused = UCM_OK != status && UCM_UNSUPPORTED != status;
+    if (NULL != set) {
+        status = set(UCM_VM_UNMAPPED | UCM_INSTALL_NOTHING, 0, ucx_unmapped, NULL);
+        ucx.heard = UCM_OK == status;
+        ucx.refused = !ucx.heard && UCM_UNSUPPORTED != status;
+    }
     tell(NULL, SIZE_MAX); /* what happened before was perhaps not heard of */
 }
 

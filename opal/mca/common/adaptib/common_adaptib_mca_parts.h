@@ -54,13 +54,13 @@ void opal_common_adaptib_mca_register_arrays(opal_common_adaptib_core_t *core);
  * Open MPI replaces the first instructions of munmap() and others, and puts them back at the end: a
  * thread inside of them meanwhile crashes, so the core must not have threads yet. */
 bool opal_common_adaptib_mca_watch_memory(void *context);
-/* For the core's environment: sees to it that memory is still reported although the process may
- * have loaded UCX. False: it may not be. */
-bool opal_common_adaptib_mca_still_watches_memory(void *context);
 /* Ends that. Call it when the core has been released, or could not be opened. */
 void opal_common_adaptib_mca_unwatch_memory(void);
 /* Sets the core to report that to. Call it with NULL before the core is released. */
 void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
+/* For the core's environment: sees to it that memory is still reported although the process may
+ * have loaded UCX. False: it may not be. */
+bool opal_common_adaptib_mca_still_watches_memory(void *context);
 
 /* Sets the core to report ended processes to. Call it with NULL before the core is released. */
 void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t *core);

@@ -18,11 +18,16 @@ void Disconnects::release(Peer& peer) {
     if (peer.session.disconnect_sent) {
         return; // was wanted again meanwhile; requests since then end with the connection
     }
+    announce(peer, kDisconnect);
+}
+
+// `how`: kDisconnect or kDisconnectFinal.
+void Disconnects::announce(Peer& peer, std::uint8_t how) {
     back_pressure_.release(peer);
     peer.session.disconnect_sent = true;
     peer.ending.disconnect_acked = false; // an earlier one, revoked since, may have been answered
     const IdBody body{++peer.ending.disconnect_number};
-    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
+    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, how);
 }
 
 // Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
@@ -46,11 +51,7 @@ bool Disconnects::leave(Peer& peer) {
         return false;
     }
     peer.ending.released = true;
-    back_pressure_.release(peer);
-    peer.session.disconnect_sent = true;
-    peer.ending.disconnect_acked = false; // an earlier one, revoked since, may have been answered
-    const IdBody body{++peer.ending.disconnect_number};
-    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectFinal);
+    announce(peer, kDisconnectFinal);
     return true;
 }
 

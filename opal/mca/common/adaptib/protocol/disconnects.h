@@ -56,6 +56,8 @@ public:
     static void on_torn_down(Peer& peer);
 
 private:
+    void announce(Peer& peer, std::uint8_t how);
+
     SendFlow& flow_;
     BackPressure& back_pressure_;
     DisconnectsListener& listener_;
