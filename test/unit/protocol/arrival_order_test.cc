@@ -113,6 +113,8 @@ TEST_F(Arrivals, AfterTheDisconnectMessagesWaitForTheTeardown) {
     for (const std::uint32_t number : {3u, 2u, 1u, 0u, 4u}) {
         arrive(number);
     }
+    arrive(0); // once more: nothing may wait behind it
+    EXPECT_EQ(there.counters.duplicates, 1u);
     EXPECT_EQ(handled, up_to(2)) << "the second one was the disconnect";
     order.run_early(*peer);
     EXPECT_EQ(handled, up_to(2));

@@ -10,8 +10,7 @@ void ArrivalOrder::on_unordered(Peer& peer, const MessageHeader& header, const s
     if (peer.in.unheard) {
         return;
     }
-    // While the peer is finishing, a message belongs to what follows the disconnect.
-    if (!peer.in.teardown_pending && sequence_before(header.sequence, peer.in.next_receive)) {
+    if (sequence_before(header.sequence, peer.in.next_receive)) {
         ++counters_.duplicates;
     } else {
         store_early(peer, header, body);
