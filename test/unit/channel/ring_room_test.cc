@@ -204,6 +204,34 @@ TEST_F(Room, WhileItIsTakenBackTheWriterStaysInTheFirstPart) {
     EXPECT_GT(commits_, before);
 }
 
+// Laps of all lengths, once the ring has been large and is small again: what lies behind the first
+// part cannot be touched until the writer has said that it goes there.
+TEST_F(Room, WhatWasTakenBackIsNotTouchedBeforeTheWriterSaysSo) {
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        while (send(900)) {
+        }
+        take_all();
+        while (!shrink()) {
+            ASSERT_TRUE(send(100)); // until the lap is over
+            take_all();
+        }
+        const Bytes longest = random.below(2) == 0 ? 8 : 300;
+        for (std::uint64_t left = random.below(longest == 8 ? 257 : 60); left > 0; --left) {
+            ASSERT_TRUE(send(random.below(longest + 1))); // the reader lags behind
+        }
+        ASSERT_TRUE(send(3'800 + random.below(4'000)));
+        if (random.below(2) == 0) {
+            take_all();
+        }
+        for (std::uint64_t left = 4 + random.below(60); left > 0; --left) {
+            static_cast<void>(send(random.below(10) == 0 ? random.below(900) : 8));
+        }
+        take_all();
+    }
+}
+
 TEST_F(Room, NothingIsTakenFromWhoDoesNotKnowOfIt) {
     room().begin(2 * kFirst); // a new ring, whose writer has not seen the word yet
     EXPECT_FALSE(room().begin_to_shrink(kFirst));

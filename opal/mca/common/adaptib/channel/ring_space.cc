@@ -17,14 +17,8 @@ void RingSpace::bound_by(RingRoom room) {
     room_ = room;
     if (room_.bounded()) {
         room_.mind();
-        note_room(room_.units());
+        memory_ = std::min(room_.units(), units_);
     }
-}
-
-// Keeps the last unit that has memory for the message that reports the end of a lap.
-void RingSpace::note_room(std::uint32_t units) {
-    memory_ = std::min(units, units_);
-    end_ = memory_ == units_ ? units_ : memory_ - 1;
 }
 
 void RingSpace::leave() {
@@ -33,11 +27,11 @@ void RingSpace::leave() {
 }
 
 void RingSpace::extend_to(std::uint64_t wanted, std::uint64_t needed, const RingPoster& poster) {
-    if (wanted > first_end_ && room_.bounded() && !beyond_) {
+    if (wanted > end() && room_.bounded() && !beyond_) {
         beyond_ = room_.enter();
-        note_room(room_.units());
+        memory_ = std::min(room_.units(), units_);
     }
-    if (wanted > end_ && beyond_) {
+    if (wanted > end() && beyond_) {
         grow(wanted, needed, poster);
     }
 }
@@ -57,7 +51,7 @@ void RingSpace::grow(std::uint64_t wanted, std::uint64_t needed, const RingPoste
             return false;
         }
         room_.grow_to(static_cast<std::uint32_t>(whole));
-        note_room(static_cast<std::uint32_t>(whole));
+        memory_ = static_cast<std::uint32_t>(whole);
         return true;
     };
     refused_ = !get(std::max(2 * std::uint64_t{memory_}, wanted + 1)) && !get(needed + 1);

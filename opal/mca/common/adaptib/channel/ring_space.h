@@ -20,19 +20,19 @@ namespace adaptib {
 class RingSpace {
 public:
     // The whole ring has memory, until bound_by().
-    explicit RingSpace(std::uint32_t units)
-        : units_(units), memory_(units), end_(units), first_end_(units) {}
+    explicit RingSpace(std::uint32_t units) : units_(units), memory_(units), first_(units) {}
 
     // `room`: the word that says how much has memory; not bounded: it cannot be reached.
     void bound_by(RingRoom room);
     // Takes what has memory now as the first part of the ring, which stays.
-    void begin_here() { first_end_ = end_; }
+    void begin_here() { first_ = memory_; }
 
-    // Units that have memory, and those before which messages may lie.
-    std::uint32_t memory() const { return memory_; }
-    std::uint32_t end() const { return end_; }
+    // Units that this lap may store into: the reader does not take their memory back.
+    std::uint32_t memory() const { return beyond_ ? memory_ : first_; }
+    // Units before which messages of this lap may lie.
+    std::uint32_t end() const { return end_of(memory()); }
     // Units before which messages may lie once there is memory, as far as known.
-    std::uint32_t most() const { return refused_ ? end_ : units_; }
+    std::uint32_t most() const { return refused_ ? end_of(memory_) : units_; }
 
     // Returns true while this lap uses more than the first part; leave() ends that.
     bool beyond() const { return beyond_; }
@@ -44,12 +44,14 @@ public:
 
 private:
     void grow(std::uint64_t wanted, std::uint64_t needed, const RingPoster& poster);
-    void note_room(std::uint32_t units);
+    // Keeps the last unit that has memory for the message that reports the end of a lap.
+    std::uint32_t end_of(std::uint32_t memory) const {
+        return memory == units_ ? units_ : memory - 1;
+    }
 
     const std::uint32_t units_; // of the ring
-    std::uint32_t memory_;      // units that have memory
-    std::uint32_t end_;         // units before this one can be used
-    std::uint32_t first_end_;   // end_ of the first part
+    std::uint32_t memory_;      // units that have memory, unless the reader has taken some back
+    std::uint32_t first_;       // those of the first part
     std::uint32_t laps_ = 0;    // since memory was refused
     bool beyond_ = false;       // this lap uses more than the first part of the ring
     bool refused_ = false;      // more memory was refused the last time

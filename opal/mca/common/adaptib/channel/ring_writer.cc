@@ -257,9 +257,10 @@ void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
          ++clean_until_) {
         const std::uint64_t unit = cursor_.position() + (clean_until_ - cursor_.produced());
         const std::uint64_t place = unit < cursor_.units() ? unit : unit - cursor_.units();
-        if (place < space_.memory()) [[likely]] { // memory committed later is zero
-            store_ring_word(cursor_.unit_address(place), 0, std::memory_order_relaxed);
+        if (place >= space_.memory()) [[unlikely]] {
+            break; // of no use in this lap
         }
+        store_ring_word(cursor_.unit_address(place), 0, std::memory_order_relaxed);
     }
 }
 
