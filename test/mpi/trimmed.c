@@ -67,15 +67,28 @@ static void exchange(unsigned char *out, unsigned char *in, int round)
     CHECK_BYTES(in, BYTES, key_of(peer, 1, BYTES, (uint64_t) round), "exchange");
 }
 
-/* Leaves room in front of the buffers, where the libraries find what they allocate meanwhile. */
+/* Leaves free pieces of each size in front of the buffers. What the libraries allocate meanwhile is
+ * taken from these: behind the buffers, it would keep the heap from becoming shorter. */
 static void make_room(void)
 {
-    void *room = malloc(BYTES / 2);
-    static void *behind;
+    enum {
+        SIZES = 256, /* multiples of 16 bytes */
+        OF_EACH = 24
+    };
+    static void *room[SIZES][OF_EACH], *between[SIZES][OF_EACH];
 
-    behind = malloc(BYTES / 2);
-    CHECK(NULL != room && NULL != behind, "malloc");
-    free(room);
+    for (int i = 0; i < SIZES; i++) {
+        for (int k = 0; k < OF_EACH; k++) {
+            room[i][k] = malloc((size_t) (16 * (i + 1) - 8));
+            between[i][k] = malloc(24);
+            CHECK(NULL != room[i][k] && NULL != between[i][k], "malloc");
+        }
+    }
+    for (int i = 0; i < SIZES; i++) {
+        for (int k = 0; k < OF_EACH; k++) {
+            free(room[i][k]);
+        }
+    }
 }
 
 int main(int argc, char **argv)
