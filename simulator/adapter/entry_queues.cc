@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "engine.h"
 #include "entry.h"
@@ -288,6 +289,27 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, 
     return address == nullptr ? refuse<ibv_mr>(EINVAL)
                               : register_memory(pd, address, length, iova,
                                                 static_cast<unsigned>(access), std::move(mapped));
+}
+
+// Buffers that rdma-core allocates, from 65 on; its header is not needed. The handle is the memory.
+struct ibv_buf;
+void* ibv_alloc_buf(ibv_pd*, std::size_t size, ibv_buf** buffer);
+void ibv_free_buf(ibv_buf* buffer);
+ibv_mr* ibv_reg_buf_mr(ibv_pd* pd, ibv_buf*, void* address, std::size_t length, int access);
+
+void* ibv_alloc_buf(ibv_pd*, std::size_t size, ibv_buf** buffer) {
+    constexpr std::size_t kPage = 4096;
+    void* const memory = std::aligned_alloc(kPage, (size + kPage - 1) / kPage * kPage);
+    if (memory == nullptr) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    *buffer = static_cast<ibv_buf*>(memory);
+    return memory;
+}
+void ibv_free_buf(ibv_buf* buffer) { std::free(buffer); }
+ibv_mr* ibv_reg_buf_mr(ibv_pd* pd, ibv_buf*, void* address, std::size_t length, int access) {
+    return ibv_reg_mr(pd, address, length, access);
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {

@@ -200,9 +200,14 @@ hca_selftest() {
 hca_hosts=("PATH=$top/test/hca/launcher:$PATH"
     OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo)
 
+# The two hosts of the next two are one, and the self-test's jobs over TCP use the loopback interface
+# between them, by which btl/tcp of Open MPI 6.0.0rc2 reaches nobody.
+hca_reaches_itself() { [ "$(ompi_major)" -lt 6 ]; }
+
 # hca_selftest_jobs: the whole self-test of two hosts, with MPI jobs, failover and speed; perftest has
 # to resolve the first one's name
 hca_selftest_jobs() {
+    hca_reaches_itself || return 77
     local control=$build_root/release/simulator/adapter/adaptib_hca_control report=$logs/hca-selftest
     local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest status
     rm -f "$ADAPTIB_HCA_FABRIC"
@@ -224,6 +229,7 @@ sys.exit(report["schema"] != "adaptib-selftest" or report["counts"]["failed"] !=
 # hca_selftest_hosts: the self-test of two hosts, which mpirun reaches by a stand-in for ssh. Its
 # processes are on different hosts, and the report hides the names of both.
 hca_selftest_hosts() {
+    hca_reaches_itself || return 77
     local report=$logs/hca-selftest-hosts status
     local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest
     local -x ADAPTIB_HCA_HOST=a,b@OMPI_COMM_WORLD_RANK
@@ -497,6 +503,8 @@ hca_fault_step() {
 # hca_ucx TEST: a test of UCX between two hosts, over reliable connections and datagrams. Without a
 # terminal, Debian 13's ucx_perftest is a program of MPI.
 hca_ucx() {
+    # That of Debian's sid (1.23) is built without libibverbs.
+    ! ucx_info -b | grep -qE 'HAVE_DECL_IBV_CREATE_SRQ +0' || return 77
     local -x LD_LIBRARY_PATH=$hca_library UCX_NET_DEVICES=v0:1 UCX_TLS=rc_verbs,ud_verbs,self server
     local -x LD_PRELOAD=$hca_library/libadaptib_hca_files.so
     ADAPTIB_HCA_HOST=a script -qec "timeout 60 ucx_perftest -p 18790" /dev/null &
