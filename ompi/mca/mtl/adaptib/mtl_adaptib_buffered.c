@@ -197,6 +197,7 @@ int ompi_mtl_adaptib_bsend_init(const void *buf, size_t count, ompi_datatype_t *
     send->super.req_mpi_object.comm = comm;
     send->super.req_status.MPI_SOURCE = comm->c_my_rank;
     send->super.req_status.MPI_TAG = tag;
+    send->super.req_status.MPI_ERROR = MPI_SUCCESS;
     send->super.req_status._ucount = count * datatype->super.size;
     OBJ_RETAIN(comm);
     OMPI_DATATYPE_RETAIN(datatype);
