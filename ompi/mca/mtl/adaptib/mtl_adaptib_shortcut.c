@@ -296,9 +296,9 @@ static inline receive_t *take_receive(void)
 
 static __opal_attribute_noinline__ void release_receive_with_care(receive_t *receive)
 {
-    if (opal_using_threads()) {
+    if (opal_using_threads() && kept.opened == shortcut.opened) {
         release_shared(receive->super.req_mpi_object.comm);
-    } else {
+    } else { /* or this thread's references are of an earlier session */
         OBJ_RELEASE(receive->super.req_mpi_object.comm);
     }
     OMPI_REQUEST_FINI(&receive->super);
@@ -604,7 +604,7 @@ void ompi_mtl_adaptib_shortcut_close(void)
     if (kept.opened == shortcut.opened) {
         give_back(&kept, 0);
     }
-    give_up_references();
+    references = (references_t){.comm = NULL}; /* MPI_Finalize has freed communicators by now */
     if (shortcut.has_key) {
         (void) pthread_key_delete(shortcut.key);
     }
