@@ -25,7 +25,6 @@ static ompi_request_t *persistent;
 static opal_common_adaptib_request_t *started;
 
 mca_mtl_adaptib_module_t ompi_mtl_adaptib;
-char ompi_mtl_adaptib_nothing[1];
 buffered_stand_in_t buffered_stand_in;
 
 int opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *to,

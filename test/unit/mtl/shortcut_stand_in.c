@@ -42,7 +42,7 @@ int opal_common_adaptib_recv_contig(opal_common_adaptib_core_t *core,
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
-/* What sends and others need, which no test calls. */
+/* Needed to link; no test calls them. */
 int opal_common_adaptib_try_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *to,
                                  uint32_t context, int32_t source, int32_t tag, const void *base,
                                  size_t bytes)

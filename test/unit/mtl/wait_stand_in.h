@@ -3,8 +3,8 @@
  * The MTL's waits (mtl_adaptib_wait.h) for requests that a test ends itself, step by step, for C++
  * tests, which cannot include Open MPI's headers.
  *
- * Purpose: some requests of Open MPI's kind and one thread that waits for them. Whoever ends a
- * request first exchanges what is in it, and then tells the condition that was there; a test does
+ * Purpose: some requests of Open MPI's kind and one thread that waits for them. A thread that ends
+ * a request first exchanges what is in it, and then tells the condition that was there; a test does
  * both when it likes. Progress does nothing.
  * Threads: one waits; another one calls the rest.
  * May touch: the C library, Open MPI's libraries.
