@@ -85,6 +85,11 @@ void way_stand_in_close(void)
     endpoint = NULL;
 }
 
+void *way_stand_in_endpoint(void)
+{
+    return endpoint;
+}
+
 way_seen_t way_stand_in_look(bool one_sided)
 {
     const mca_btl_adaptib_way_t way = mca_btl_adaptib_way(

@@ -42,6 +42,8 @@ extern way_stand_in_t way_stand_in;
 /* Makes the endpoint, for a process with so many cores; returns false if there is no memory. */
 bool way_stand_in_open(uint32_t cores);
 void way_stand_in_close(void);
+/* The endpoint, of Open MPI's type. */
+void* way_stand_in_endpoint(void);
 /* The way of the calling thread's messages, or one-sided operations. */
 way_seen_t way_stand_in_look(bool one_sided);
 /* Releases the further ways, as at the end of the other process. */

@@ -212,12 +212,16 @@ TEST_F(Peers, WhatWaitsForAProcessThatEndedEndsWithAnError) {
     int word = 0;
     Request waiting;
     Request any;
+    waiting.user.source = 0x5a5a;
+    waiting.user.tag = 0x5a5a;
     ASSERT_EQ(receive(peer, 7, word, waiting), kSuccess);
     ASSERT_EQ(receive(nullptr, 8, word, any), kSuccess);
     others_->end(0);
     opal_common_adaptib_process_ended(core_, kOther);
     ASSERT_TRUE(run([&] { return waiting.reported > 0 && loss.calls > 0; }));
     EXPECT_EQ(waiting.user.status, kUnreachable);
+    EXPECT_EQ(waiting.user.source, 0);
+    EXPECT_EQ(waiting.user.tag, 7);
     EXPECT_EQ(any.reported, 0) << "another process may send it";
     EXPECT_EQ(loss.peer, peer);
     expect_message(OPAL_COMMON_ADAPTIB_FAILURE,

@@ -115,8 +115,10 @@ int ompi_mtl_adaptib_bsend(const void *buf, size_t count, ompi_datatype_t *datat
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         return OMPI_SUCCESS;
     }
+    rc = OPAL_COMMON_ADAPTIB_COMPLETE == rc ? ompi_mtl_adaptib_mpi_error(message->core.status)
+                                            : opal_common_adaptib_mca_error(rc);
     message_complete(&message->core);
-    return OPAL_COMMON_ADAPTIB_COMPLETE == rc ? OMPI_SUCCESS : opal_common_adaptib_mca_error(rc);
+    return rc;
 }
 
 /* -----------------------------------------------------------------------------------------------
@@ -197,6 +199,7 @@ int ompi_mtl_adaptib_bsend_init(const void *buf, size_t count, ompi_datatype_t *
     send->super.req_mpi_object.comm = comm;
     send->super.req_status.MPI_SOURCE = comm->c_my_rank;
     send->super.req_status.MPI_TAG = tag;
+    send->super.req_status.MPI_ERROR = MPI_SUCCESS;
     send->super.req_status._ucount = count * datatype->super.size;
     OBJ_RETAIN(comm);
     OMPI_DATATYPE_RETAIN(datatype);

@@ -141,8 +141,9 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
 
     (void) mtl;
     ompi_mtl_adaptib_begin(mtl_request);
+    /* pml/cm does so for receives alone. Open MPI frees a request whose status has an error. */
+    mtl_request->ompi_req->req_status.MPI_ERROR = MPI_SUCCESS;
     if (try_send(comm, dest, tag, convertor, mode, blocking, &refused)) {
-        request->super.ompi_req->req_status.MPI_ERROR = MPI_SUCCESS;
         ompi_mtl_adaptib_end(&request->super);
         return OMPI_SUCCESS;
     }

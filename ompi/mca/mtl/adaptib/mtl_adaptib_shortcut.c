@@ -121,6 +121,16 @@ static void expect_reuse(const void *buf, size_t count, ompi_datatype_t *datatyp
     }
 }
 
+/* Clears the error of a persistent request of pml/cm, which leaves that to the first start. Until
+ * then Open MPI would free the request beside another one that has failed. */
+static int without_error(int rc, ompi_request_t **request)
+{
+    if (OMPI_SUCCESS == rc) {
+        (*request)->req_status.MPI_ERROR = MPI_SUCCESS;
+    }
+    return rc;
+}
+
 static int shortcut_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                                ompi_request_t **request)
@@ -131,7 +141,15 @@ static int shortcut_isend_init(const void *buf, size_t count, ompi_datatype_t *d
     if (MCA_PML_BASE_SEND_SYNCHRONOUS != mode) {
         expect_reuse(buf, count, datatype, dst, tag, comm);
     }
-    return shortcut.pml.pml_isend_init(buf, count, datatype, dst, tag, mode, comm, request);
+    return without_error(
+        shortcut.pml.pml_isend_init(buf, count, datatype, dst, tag, mode, comm, request), request);
+}
+
+static int shortcut_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                               ompi_communicator_t *comm, ompi_request_t **request)
+{
+    return without_error(shortcut.pml.pml_irecv_init(buf, count, datatype, src, tag, comm, request),
+                         request);
 }
 
 static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
@@ -278,9 +296,9 @@ static inline receive_t *take_receive(void)
 
 static __opal_attribute_noinline__ void release_receive_with_care(receive_t *receive)
 {
-    if (opal_using_threads()) {
+    if (opal_using_threads() && kept.opened == shortcut.opened) {
         release_shared(receive->super.req_mpi_object.comm);
-    } else {
+    } else { /* or this thread's references are of an earlier session */
         OBJ_RELEASE(receive->super.req_mpi_object.comm);
     }
     OMPI_REQUEST_FINI(&receive->super);
@@ -565,6 +583,7 @@ void ompi_mtl_adaptib_shortcut_open(void)
     mca_pml.pml_isend = shortcut_isend;
     mca_pml.pml_isend_init = shortcut_isend_init;
     mca_pml.pml_send = shortcut_send;
+    mca_pml.pml_irecv_init = shortcut_irecv_init;
     mca_pml.pml_irecv = shortcut_irecv;
     mca_pml.pml_recv = shortcut_recv;
     ompi_mtl_adaptib.shortcut_installed = true;
@@ -579,12 +598,13 @@ void ompi_mtl_adaptib_shortcut_close(void)
     mca_pml.pml_isend = shortcut.pml.pml_isend;
     mca_pml.pml_isend_init = shortcut.pml.pml_isend_init;
     mca_pml.pml_send = shortcut.pml.pml_send;
+    mca_pml.pml_irecv_init = shortcut.pml.pml_irecv_init;
     mca_pml.pml_irecv = shortcut.pml.pml_irecv;
     mca_pml.pml_recv = shortcut.pml.pml_recv;
     if (kept.opened == shortcut.opened) {
         give_back(&kept, 0);
     }
-    give_up_references();
+    references = (references_t){.comm = NULL}; /* MPI_Finalize has freed communicators by now */
     if (shortcut.has_key) {
         (void) pthread_key_delete(shortcut.key);
     }

@@ -6,8 +6,8 @@
  * arrived, before its call returns. That takes longer than the core needs for a message of a few
  * bytes (benchmarks/TUNING.md). So if the MTL serves pml/cm directly, without a component in
  * between that counts or logs messages, this file replaces entries of Open MPI's table of the PML
- * (isend, send, isend_init, irecv, recv): contiguous messages go to the core at once, all others
- * take the replaced entries. pml/monitoring and pml/v hook into the same table.
+ * (isend, send, isend_init, irecv, recv, irecv_init): contiguous messages go to the core at once,
+ * all others take the replaced entries. pml/monitoring and pml/v hook into the same table.
  *
  * - A send that is done when its call returns has no request but ompi_request_empty, as in pml/ob1.
  *   A message without room, and synchronous sends, go to pml/cm. A message that was refused here

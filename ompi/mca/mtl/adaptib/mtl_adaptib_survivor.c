@@ -23,6 +23,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* operation->of, reque
 static opal_free_list_t requests;
 static opal_free_list_t operations;
 
+/* In req_complete of a request that was freed before it has ended. */
+static ompi_wait_sync_t freed;
+
 /* ------------------------------------------------------------------------------------------------
  * Operations */
 
@@ -63,28 +66,55 @@ static bool is_receive(const mtl_adaptib_survivor_t *request)
     return MCA_PML_REQUEST_RECV == request->super.req_type;
 }
 
-/* Ends the request in Open MPI, unless its user has freed it. */
-static void end(mtl_adaptib_survivor_t *request, bool freed)
+static void release(mtl_adaptib_survivor_t *request)
 {
-    ompi_request_t *ours = &request->super.req_ompi;
-
-    if (freed) {
-        ours->req_complete = REQUEST_COMPLETED;
-        (void) ours->req_free(&ours);
-        return;
-    }
-    OPAL_COMMON_ADAPTIB_PUBLISHED(ours);
-    opal_atomic_wmb();
-    (void) ompi_request_complete(ours, true);
+    OBJ_RELEASE(request->super.req_comm);
+    OMPI_DATATYPE_RELEASE(request->super.req_datatype);
+    OMPI_REQUEST_FINI(&request->super.req_ompi);
+    opal_common_adaptib_list_return(&requests, &request->super.req_ompi.super);
 }
 
-/* Parts the request from its operation; returns whether its user has freed it. REQUIRES: the lock
- * is held. */
-static bool part(mtl_adaptib_survivor_t *request)
+/* Calls the function that Open MPI wants to be called, which may free the request. Returns false if
+ * that function takes care of the rest. */
+static bool called_back(ompi_request_t *ours)
+{
+    const ompi_request_complete_fn_t callback = ours->req_complete_cb;
+
+    ours->req_complete_cb = NULL;
+    return NULL == callback || 0 == callback(ours);
+}
+
+/* Ends the request in Open MPI. The second of this and survivor_free releases it; req_complete
+ * tells which it is. After the exchange the request may be another thread's. */
+static void end(mtl_adaptib_survivor_t *request)
+{
+    ompi_request_t *ours = &request->super.req_ompi;
+    void *waits = NULL;
+    int error;
+
+    OPAL_COMMON_ADAPTIB_PUBLISHED(ours);
+    opal_atomic_wmb();
+    if (called_back(ours)) {
+        error = ours->req_status.MPI_ERROR;
+        waits =
+            __atomic_exchange_n((void **) &ours->req_complete, REQUEST_COMPLETED, __ATOMIC_ACQ_REL);
+        if (&freed != waits && REQUEST_PENDING != waits) {
+            wait_sync_update(waits, 1, error);
+        }
+    } else {
+        waits = (void *) ours->req_complete;
+    }
+    if (&freed == waits) {
+        release(request);
+    }
+}
+
+/* Parts the request from its operation, so that none but the caller ends it. REQUIRES: the lock is
+ * held. */
+static void part(mtl_adaptib_survivor_t *request)
 {
     request->operation->of = NULL;
     request->operation = NULL;
-    return 0 != request->super.req_free_called;
 }
 
 static void set_status(mtl_adaptib_survivor_t *request, const opal_common_adaptib_request_t *core)
@@ -123,12 +153,11 @@ static void operation_complete(opal_common_adaptib_request_t *core)
 {
     mtl_adaptib_operation_t *operation = operation_of(core);
     mtl_adaptib_survivor_t *request;
-    bool freed = false;
 
     pthread_mutex_lock(&lock);
     request = operation->of;
     if (NULL != request) {
-        freed = part(request);
+        part(request);
     }
     pthread_mutex_unlock(&lock);
     if (NULL != request && !ompi_mtl_adaptib.ending) {
@@ -136,7 +165,7 @@ static void operation_complete(opal_common_adaptib_request_t *core)
         if (OPAL_COMMON_ADAPTIB_UNREACHABLE == core->status) {
             ompi_mtl_adaptib_survivors_lost(request->super.req_comm, request->super.req_peer);
         }
-        end(request, freed);
+        end(request);
     }
     operation_release(operation);
 }
@@ -179,23 +208,19 @@ static mtl_adaptib_operation_t *operation_new(mtl_adaptib_survivor_t *request,
 /* ------------------------------------------------------------------------------------------------
  * Requests */
 
-static int survivor_free(ompi_request_t **freed)
+static int survivor_free(ompi_request_t **ours)
 {
-    mtl_adaptib_survivor_t *request = (mtl_adaptib_survivor_t *) *freed;
-    bool busy;
+    mtl_adaptib_survivor_t *request = (mtl_adaptib_survivor_t *) *ours;
+    void **complete = (void **) &(*ours)->req_complete;
+    void *waits = REQUEST_PENDING;
 
-    *freed = MPI_REQUEST_NULL;
-    pthread_mutex_lock(&lock);
-    busy = NULL != request->operation;
-    request->super.req_free_called = 1;
-    pthread_mutex_unlock(&lock);
-    if (busy) {
-        return OMPI_SUCCESS; /* the end of its operation frees it */
+    if (ompi_mtl_adaptib_has_ended(*ours)
+        || (!__atomic_compare_exchange_n(complete, &waits, &freed, false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE)
+            && REQUEST_COMPLETED == waits)) {
+        release(request);
     }
-    OBJ_RELEASE(request->super.req_comm);
-    OMPI_DATATYPE_RELEASE(request->super.req_datatype);
-    OMPI_REQUEST_FINI(&request->super.req_ompi);
-    opal_common_adaptib_list_return(&requests, &request->super.req_ompi.super);
+    *ours = MPI_REQUEST_NULL;
     return OMPI_SUCCESS;
 }
 
@@ -232,7 +257,7 @@ static int survivor_cancel(ompi_request_t *cancelled, int flag)
     const int error = cancelled->req_status.MPI_ERROR;
     const bool failed = MPI_SUCCESS != error && MPI_ERR_PROC_FAILED_PENDING != error;
     mtl_adaptib_operation_t *operation;
-    bool ended = false, ours = false, freed = false;
+    bool ended = false, ours = false;
 
     (void) flag;
     pthread_mutex_lock(&lock);
@@ -240,7 +265,9 @@ static int survivor_cancel(ompi_request_t *cancelled, int flag)
     if (NULL != operation) {
         ours = NULL != operation->endpoint && cancels_receive(operation);
         ended = ours || (NULL == operation->endpoint && failed && abandons(request));
-        freed = ended && part(request);
+        if (ended) {
+            part(request);
+        }
     }
     pthread_mutex_unlock(&lock);
     if (!ended) {
@@ -253,7 +280,7 @@ static int survivor_cancel(ompi_request_t *cancelled, int flag)
         cancelled->req_status.MPI_ERROR = MPI_SUCCESS;
         cancelled->req_status._cancelled = true;
     }
-    end(request, freed);
+    end(request);
     return OMPI_SUCCESS;
 }
 
@@ -293,6 +320,7 @@ mtl_adaptib_survivor_t *ompi_mtl_adaptib_survivor_new(mca_pml_base_request_type_
         return NULL;
     }
     OMPI_REQUEST_INIT(&base->req_ompi, persistent);
+    base->req_ompi.req_complete = REQUEST_COMPLETED; /* it is not started */
     base->req_ompi.req_mpi_object.comm = message->comm;
     base->req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;
     base->req_pml_complete = 0;
@@ -417,7 +445,7 @@ int ompi_mtl_adaptib_survivor_start(mtl_adaptib_survivor_t *request)
     rc = is_receive(request) ? start_receive(request) : start_send(request);
     if (OMPI_SUCCESS != rc) { /* so that no wait for it hangs */
         request->super.req_ompi.req_status.MPI_ERROR = MPI_ERR_OTHER;
-        end(request, false);
+        end(request);
     }
     return rc;
 }
@@ -430,11 +458,11 @@ int ompi_mtl_adaptib_survivor_start_matched(mtl_adaptib_survivor_t *request,
     mtl_adaptib_operation_t *operation;
     opal_common_adaptib_data_t data;
 
-    prepare(request);
     operation = operation_new(request, endpoint);
     if (NULL == operation) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    prepare(request);
     prepare_receive(operation, &data);
     ompi_message_return(*message);
     *message = MPI_MESSAGE_NULL;

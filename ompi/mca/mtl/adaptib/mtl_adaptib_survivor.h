@@ -15,7 +15,8 @@
  * A communicator's number is used again while messages of a revoked one may still arrive. So the
  * context of a message has the communicator's epoch, too (ompi_mtl_adaptib_context).
  *
- * Threads: any. A lock covers which request an operation has.
+ * Threads: any. A lock covers which request an operation has. The thread that parts the two under
+ * the lock ends the request; an exchange in the request tells whether its user has freed it before.
  *
  * May touch: Open MPI's headers and the common glue.
  */

@@ -231,20 +231,39 @@ static int revoke_comm(ompi_communicator_t *comm, bool coll_only)
     return OMPI_SUCCESS;
 }
 
-static void drain_tag(ompi_communicator_t *comm, int tag)
+static void drain_endpoint(opal_common_adaptib_core_t *endpoint, ompi_communicator_t *comm, int tag)
 {
     const opal_common_adaptib_envelope_t envelope =
         ompi_mtl_adaptib_wanted(comm, MPI_ANY_SOURCE, tag);
     opal_common_adaptib_message_t *message = NULL;
     opal_common_adaptib_probe_t found;
+
+    while (OPAL_COMMON_ADAPTIB_SUCCESS
+           == opal_common_adaptib_matched_probe(endpoint, NULL, &envelope, &found, &message)) {
+        ompi_mtl_adaptib_survivors_discard(endpoint, message);
+    }
+}
+
+/* REQUIRES: messages with the tag are not spread over endpoints. */
+static void drain_tag(ompi_communicator_t *comm, int tag)
+{
     mtl_adaptib_way_t way;
 
-    if (OMPI_SUCCESS != ompi_mtl_adaptib_way_from(comm, MPI_ANY_SOURCE, tag, &way)) {
+    if (OMPI_SUCCESS == ompi_mtl_adaptib_way_from(comm, MPI_ANY_SOURCE, tag, &way)) {
+        drain_endpoint(way.core, comm, tag);
+    }
+}
+
+/* Drains the program's own messages. */
+static void drain_any_tag(ompi_communicator_t *comm)
+{
+    if (!ompi_mtl_adaptib_is_spread(comm)) {
+        drain_tag(comm, MPI_ANY_TAG);
         return;
     }
-    while (OPAL_COMMON_ADAPTIB_SUCCESS
-           == opal_common_adaptib_matched_probe(way.core, way.peer, &envelope, &found, &message)) {
-        ompi_mtl_adaptib_survivors_discard(way.core, message);
+    for (uint32_t index = 0; index < ompi_mtl_adaptib.endpoints; ++index) {
+        drain_endpoint(opal_common_adaptib_endpoint(ompi_mtl_adaptib.core, index), comm,
+                       MPI_ANY_TAG);
     }
 }
 
@@ -253,7 +272,7 @@ void ompi_mtl_adaptib_survivors_drain(ompi_communicator_t *comm)
     if (!installed) {
         return;
     }
-    drain_tag(comm, MPI_ANY_TAG);
+    drain_any_tag(comm);
     for (int tag = MCA_COLL_BASE_TAG_BLOCKING_BASE; tag >= MCA_COLL_BASE_TAG_BLOCKING_END; --tag) {
         drain_tag(comm, tag);
     }

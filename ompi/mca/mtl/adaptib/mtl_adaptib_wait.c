@@ -4,7 +4,9 @@
  */
 #include "ompi_config.h"
 
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "opal/runtime/opal_progress.h"
@@ -86,37 +88,86 @@ static progress_t look_for_all(size_t count, ompi_request_t **requests, size_t *
     return *next == count ? WAIT_IS_OVER : WAIT_GOES_ON;
 }
 
-/* Sleeps, unless another thread wants this one to make progress, until one of the requests ends.
- * The requests stay as they are: the caller looks at them. A request that is exchanged for the
- * condition and ends meanwhile signals it. */
+/* A thread that ends a request takes the condition out of it, and updates the condition afterwards.
+ * A sleep ends with the first update; others, of requests that end at the same time, may come when
+ * it is over. So a condition stays valid until the waits are closed, and one sleep after the other
+ * uses it. A late update at most ends another sleep too early, whose thread then looks again.
+ * (Updates cannot be counted and waited for: that of a request with an error clears the count.) */
+typedef struct condition_t {
+    ompi_wait_sync_t sync;
+    struct condition_t *next; /* in the list */
+} condition_t;
+
+static struct {
+    pthread_mutex_t lock;
+    condition_t *first; /* of those that no thread sleeps with */
+} conditions = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static condition_t *condition_pop(void)
+{
+    condition_t *condition;
+
+    pthread_mutex_lock(&conditions.lock);
+    condition = conditions.first;
+    if (NULL != condition) {
+        conditions.first = condition->next;
+    }
+    pthread_mutex_unlock(&conditions.lock);
+    return condition;
+}
+
+static void condition_push(condition_t *condition)
+{
+    pthread_mutex_lock(&conditions.lock);
+    condition->next = conditions.first;
+    conditions.first = condition;
+    pthread_mutex_unlock(&conditions.lock);
+}
+
+/* NULL: there is no memory. */
+static condition_t *condition_take(void)
+{
+    condition_t *condition = condition_pop();
+
+    if (NULL != condition) {
+        (void) opal_atomic_swap_32(&condition->sync.count, 1);
+        return condition;
+    }
+    condition = malloc(sizeof(*condition));
+    if (NULL != condition) {
+        WAIT_SYNC_INIT(&condition->sync, 1);
+    }
+    return condition;
+}
+
+/* Sleeps, unless another thread wants this one to make progress, until one of the requests ends, or
+ * for less. The requests stay as they are: the caller looks at them. A request that is exchanged
+ * for the condition and ends meanwhile signals it. */
 static void sleep_for_any(size_t count, ompi_request_t **requests)
 {
-    ompi_wait_sync_t condition;
-    size_t set = 0, removed = 0;
+    condition_t *condition = condition_take();
     bool ended = false;
 
-    WAIT_SYNC_INIT(&condition, 1);
+    if (NULL == condition) {
+        return; /* the caller polls on */
+    }
     for (size_t i = 0; i < count && !ended; ++i) {
         void *pending = REQUEST_PENDING;
-        if (OMPI_REQUEST_INACTIVE != requests[i]->req_state) {
-            ended = !OPAL_ATOMIC_COMPARE_EXCHANGE_STRONG_PTR(&requests[i]->req_complete, &pending,
-                                                             &condition);
-            set += !ended;
-        }
+        ended = OMPI_REQUEST_INACTIVE != requests[i]->req_state
+                && !OPAL_ATOMIC_COMPARE_EXCHANGE_STRONG_PTR(&requests[i]->req_complete, &pending,
+                                                            &condition->sync);
     }
     if (!ended) {
-        (void) SYNC_WAIT(&condition);
+        (void) SYNC_WAIT(&condition->sync);
     }
     for (size_t i = 0; i < count; ++i) {
-        void *there = &condition;
-        removed += OMPI_REQUEST_INACTIVE != requests[i]->req_state
-                   && OPAL_ATOMIC_COMPARE_EXCHANGE_STRONG_PTR(&requests[i]->req_complete, &there,
-                                                              REQUEST_PENDING);
+        void *there = &condition->sync;
+        if (OMPI_REQUEST_INACTIVE != requests[i]->req_state) {
+            (void) OPAL_ATOMIC_COMPARE_EXCHANGE_STRONG_PTR(&requests[i]->req_complete, &there,
+                                                           REQUEST_PENDING);
+        }
     }
-    if (removed == set) { /* nobody signals it */
-        WAIT_SYNC_SIGNALLED(&condition);
-    }
-    WAIT_SYNC_RELEASE(&condition);
+    condition_push(condition);
 }
 
 /* Returns true if a wait for any of them would end now. */
@@ -227,6 +278,8 @@ void ompi_mtl_adaptib_wait_open(void)
 
 void ompi_mtl_adaptib_wait_close(void)
 {
+    condition_t *condition;
+
     if (NULL == original.req_wait) {
         return;
     }
@@ -235,4 +288,8 @@ void ompi_mtl_adaptib_wait_close(void)
     ompi_request_functions.req_wait_any = original.req_wait_any;
     ompi_request_functions.req_wait_some = original.req_wait_some;
     original.req_wait = NULL;
+    while (NULL != (condition = condition_pop())) {
+        WAIT_SYNC_RELEASE_NOWAIT(&condition->sync);
+        free(condition);
+    }
 }

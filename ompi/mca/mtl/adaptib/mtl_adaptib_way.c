@@ -107,6 +107,11 @@ bool ompi_mtl_adaptib_reuses(const struct ompi_communicator_t *comm)
     return 0 != (word_of(comm) & REUSES);
 }
 
+bool ompi_mtl_adaptib_is_spread(const struct ompi_communicator_t *comm)
+{
+    return 0 != (word_of(comm) & (BY_SOURCE | BY_TAG));
+}
+
 /* Returns an error, and says why, if messages with the tag are spread by what is wild. */
 static int check_wildcards(const struct ompi_communicator_t *comm, bool any_source, int tag)
 {

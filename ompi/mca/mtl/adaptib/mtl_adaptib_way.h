@@ -51,6 +51,9 @@ void ompi_mtl_adaptib_way_of_comm(struct ompi_communicator_t *comm);
  * "true": its small messages come from the same buffers again and again. */
 bool ompi_mtl_adaptib_reuses(const struct ompi_communicator_t *comm);
 
+/* Returns true if the communicator's messages are spread over the endpoints, except Open MPI's. */
+bool ompi_mtl_adaptib_is_spread(const struct ompi_communicator_t *comm);
+
 /* Releases the peers of a process. */
 void ompi_mtl_adaptib_ways_release(struct ompi_proc_t *proc);
 

@@ -11,6 +11,7 @@
 
 #include "opal/runtime/opal_progress.h"
 
+#include "btl_adaptib_device.h"
 #include "btl_adaptib_fragment.h"
 #include "btl_adaptib_waits.h"
 #include "btl_adaptib_way.h"
@@ -232,8 +233,17 @@ int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint)
     return OPAL_ERR_BAD_PARAM;
 }
 
+int mca_btl_adaptib_broken_off(mca_btl_base_endpoint_t *endpoint, int status)
+{
+    give_up(endpoint, "has a part of a one-sided operation on device memory that failed");
+    return opal_common_adaptib_mca_error(status);
+}
+
 int mca_btl_adaptib_progress(void)
 {
+    if (OPAL_UNLIKELY(mca_btl_adaptib.devices)) {
+        mca_btl_adaptib_device_retry();
+    }
     return opal_common_adaptib_progress(mca_btl_adaptib.core);
 }
 
@@ -248,6 +258,7 @@ static int finalize(mca_btl_base_module_t *btl)
         (void) opal_progress_unregister(mca_btl_adaptib_progress);
         mca_btl_adaptib_pml_forget();
         mca_btl_adaptib_waits_close();
+        mca_btl_adaptib_device_close();
         mca_btl_adaptib.core = NULL;
         mca_btl_adaptib.limit = NULL;
         for (uint32_t index = 0; index < mca_btl_adaptib.cores; ++index) {

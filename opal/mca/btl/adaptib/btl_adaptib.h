@@ -134,6 +134,9 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status);
 /* Likewise, for an operation that was started and that its target then refused. */
 int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint);
 
+/* Likewise, for an operation on device memory that failed when it had begun. */
+int mca_btl_adaptib_broken_off(mca_btl_base_endpoint_t *endpoint, int status);
+
 /* Listener of a core, `context`, for broken connections. */
 void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer);
 

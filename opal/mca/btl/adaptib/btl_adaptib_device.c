@@ -4,6 +4,7 @@
  */
 #include "opal_config.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "btl_adaptib_device.h"
@@ -13,7 +14,8 @@
 static const size_t PIECE_BYTES = (size_t) 1 << 20; /* most bytes of a block */
 
 /* An operation under way; one piece of it is at a time. */
-typedef struct {
+typedef struct detour_t {
+    struct detour_t *next; /* in `waiting` */
     mca_btl_base_endpoint_t *endpoint;
     mca_btl_base_rdma_completion_fn_t done; /* may be NULL */
     void *context;
@@ -24,11 +26,18 @@ typedef struct {
     opal_common_adaptib_one_sided_t piece;
     size_t bytes; /* of the operation */
     size_t moved;
+    bool loaded; /* a put's piece is in the block */
     opal_common_adaptib_request_t core;
     char block[];
 } detour_t;
 
-static unsigned under_way;
+static unsigned under_way; /* with those that wait */
+
+/* Operations whose next piece the core had no memory for. */
+static struct {
+    pthread_mutex_t lock;
+    detour_t *first;
+} waiting = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool mca_btl_adaptib_device_busy(void)
 {
@@ -46,6 +55,15 @@ static bool is_put(const detour_t *detour)
     return OPAL_COMMON_ADAPTIB_PUT == detour->piece.operation;
 }
 
+/* Copies a put's next piece into the block, unless it is there. */
+static bool load(detour_t *detour)
+{
+    detour->loaded = detour->loaded || !is_put(detour)
+                     || opal_common_adaptib_device_copy(
+                         detour->block, detour->device + detour->moved, detour->piece.bytes);
+    return detour->loaded;
+}
+
 /* Starts the next piece; returns the core's code. */
 static int start_piece(detour_t *detour)
 {
@@ -56,9 +74,7 @@ static int start_piece(detour_t *detour)
         return OPAL_COMMON_ADAPTIB_UNREACHABLE;
     }
     detour->piece.bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
-    if (is_put(detour)
-        && !opal_common_adaptib_device_copy(detour->block, detour->device + detour->moved,
-                                            detour->piece.bytes)) {
+    if (!load(detour)) {
         return OPAL_COMMON_ADAPTIB_ERROR;
     }
     way = mca_btl_adaptib_way(detour->endpoint, MCA_BTL_ADAPTIB_ONE_SIDED);
@@ -77,6 +93,7 @@ static int end_piece(detour_t *detour)
                                             detour->piece.bytes)) {
         return OPAL_COMMON_ADAPTIB_ERROR;
     }
+    detour->loaded = false;
     detour->moved += detour->piece.bytes;
     detour->piece.remote_address += detour->piece.bytes;
     return OPAL_COMMON_ADAPTIB_COMPLETE;
@@ -96,13 +113,20 @@ static int advance(detour_t *detour)
     return rc;
 }
 
+/* The error for the callback. osc/rdma treats an operation whose callback reports an error as done,
+ * so Open MPI is told of each error. */
 static int error_of(mca_btl_base_endpoint_t *endpoint, int status)
 {
-    if (OPAL_COMMON_ADAPTIB_BAD_PARAM == status) {
+    switch (status) {
+    case OPAL_COMMON_ADAPTIB_COMPLETE:
+        return OPAL_SUCCESS;
+    case OPAL_COMMON_ADAPTIB_UNREACHABLE:
+        return mca_btl_adaptib_failed(endpoint, status);
+    case OPAL_COMMON_ADAPTIB_BAD_PARAM:
         return mca_btl_adaptib_refused(endpoint);
+    default:
+        return mca_btl_adaptib_broken_off(endpoint, status);
     }
-    return OPAL_COMMON_ADAPTIB_COMPLETE == status ? OPAL_SUCCESS
-                                                  : mca_btl_adaptib_failed(endpoint, status);
 }
 
 /* Returns the memory first, as the function called may start the next operation. */
@@ -122,6 +146,44 @@ static void finish(detour_t *detour, int status)
     }
 }
 
+static bool is_transient(int status)
+{
+    return OPAL_COMMON_ADAPTIB_NO_MEMORY == status || OPAL_COMMON_ADAPTIB_AGAIN == status;
+}
+
+static void wait_for_memory(detour_t *detour)
+{
+    pthread_mutex_lock(&waiting.lock);
+    detour->next = waiting.first;
+    __atomic_store_n(&waiting.first, detour, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&waiting.lock);
+}
+
+static detour_t *take_waiting(void)
+{
+    detour_t *first;
+
+    pthread_mutex_lock(&waiting.lock);
+    first = waiting.first;
+    __atomic_store_n(&waiting.first, NULL, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&waiting.lock);
+    return first;
+}
+
+/* Acts on the core's code for a piece of an operation that its caller cannot repeat any more. After
+ * SUCCESS the operation may have ended by now. */
+static void settle(detour_t *detour, int rc)
+{
+    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
+        return;
+    }
+    if (is_transient(rc) && NULL != mca_btl_adaptib.core) {
+        wait_for_memory(detour);
+    } else {
+        finish(detour, rc);
+    }
+}
+
 static void piece_complete(opal_common_adaptib_request_t *request)
 {
     detour_t *detour = (detour_t *) ((char *) request - offsetof(detour_t, core));
@@ -130,8 +192,33 @@ static void piece_complete(opal_common_adaptib_request_t *request)
     if (OPAL_COMMON_ADAPTIB_COMPLETE == rc && NULL != mca_btl_adaptib.core) {
         rc = advance(detour);
     }
-    if (OPAL_COMMON_ADAPTIB_SUCCESS != rc) {
-        finish(detour, rc);
+    settle(detour, rc);
+}
+
+void mca_btl_adaptib_device_retry(void)
+{
+    detour_t *detour = NULL;
+
+    if (OPAL_UNLIKELY(NULL != __atomic_load_n(&waiting.first, __ATOMIC_RELAXED))) {
+        detour = take_waiting();
+    }
+    while (NULL != detour) {
+        detour_t *next = detour->next;
+
+        settle(detour, advance(detour));
+        detour = next;
+    }
+}
+
+void mca_btl_adaptib_device_close(void)
+{
+    detour_t *detour = take_waiting();
+
+    while (NULL != detour) {
+        detour_t *next = detour->next;
+
+        detour_free(detour);
+        detour = next;
     }
 }
 
@@ -144,6 +231,7 @@ static detour_t *detour_make(const opal_common_adaptib_one_sided_t *what)
         detour->device = what->local;
         detour->bytes = what->bytes;
         detour->moved = 0;
+        detour->loaded = false;
         detour->remote = *what->remote;
         detour->piece = *what;
         detour->piece.local = detour->block;

@@ -36,6 +36,13 @@ int mca_btl_adaptib_device_start(mca_btl_base_endpoint_t *endpoint,
 /* True while such an operation is under way. */
 bool mca_btl_adaptib_device_busy(void);
 
+/* Goes on with operations that the core had no memory for when a piece of them had ended: their
+ * caller cannot repeat them any more. */
+void mca_btl_adaptib_device_retry(void);
+
+/* Drops these operations: finalize has begun. */
+void mca_btl_adaptib_device_close(void);
+
 /* Tells the user, once, that device memory was not registered. */
 void mca_btl_adaptib_device_refused(void);
 

@@ -235,6 +235,7 @@ static __opal_attribute_noinline__ void flush_others(void)
 static __opal_attribute_noinline__ void flush_devices(void)
 {
     while (mca_btl_adaptib_device_busy()) {
+        mca_btl_adaptib_device_retry(); /* this BTL's progress may not be registered */
         opal_progress();
     }
 }

@@ -184,7 +184,7 @@ void TaggedReceives::fail(Peer& peer) {
     });
     for (ReceiveRequest* request : lost) {
         matcher_.cancel(*request);
-        completions_.complete(request->user(), OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+        complete_receive(*request, request->envelope, 0, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     }
 }
 
