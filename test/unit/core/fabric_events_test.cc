@@ -2,6 +2,10 @@
 // Events of fabrics: a rail that fails takes along exactly the peers that lose data with it.
 #include "core/fabric_events.h"
 
+#include <array>
+#include <cstring>
+#include <span>
+
 #include "unit/core/known_peers.h"
 
 namespace adaptib::test {
@@ -24,6 +28,31 @@ protected:
     void happens(EventKind kind, std::uint32_t rail, std::uint32_t qp_number = 0) {
         fabric().events.push_back({kind, rail, qp_number, nullptr});
         events_.poll();
+    }
+    // The address of a rail that a peer gets which asks the responder.
+    RailAddress answered_address(std::uint32_t rail) const {
+        struct Packet {
+            DatagramHeader prefix;
+            MessageHeader header;
+            LifeBody body{};
+        } packet;
+        static_assert(sizeof packet ==
+                      sizeof packet.prefix + sizeof packet.header + sizeof packet.body);
+        packet.prefix.target_key = kKey;
+        packet.header.type = MessageType::life_question;
+        packet.header.length = sizeof packet.body;
+        packet.body.sequence = 1;
+        packet.body.size = 1; // of the asker's address
+        std::array<std::byte, kMostQuestion> question{};
+        std::array<std::byte, kMostQuestion> reply{};
+        std::memcpy(question.data(), &packet, sizeof packet);
+        const std::size_t length =
+            fabrics_[0]
+                .answerer->answer(rail, std::span(question).first(sizeof packet), reply)
+                .length;
+        EXPECT_EQ(length, sizeof packet);
+        std::memcpy(&packet, reply.data(), sizeof packet);
+        return {packet.body.size, packet.body.bytes};
     }
     std::vector<std::string> told() const {
         std::vector<std::string> texts;
@@ -173,6 +202,34 @@ TEST_F(FabricEventsTest, OnlyAnotherAddressRenewsThePaths) {
     changes_.clear();
     happens(EventKind::address_changed, 1);
     EXPECT_TRUE(changes_.empty());
+}
+
+// The event of the change itself came while the port was down, when its address cannot be read.
+TEST_F(FabricEventsTest, AnAddressThatChangedWhileThePortWasDownIsNoticed) {
+    RunHistory history(clock(), counters());
+    counters().history = &history;
+    fabrics_[0].answerer = std::make_unique<LifeAnswerer>(kSelf, kKey, 0);
+    fabrics_[0].answerer->set_address(1, {1, {std::byte{2}}});
+    Peer& peer = meet(7);
+    happens(EventKind::port_error, 1);
+    happens(EventKind::address_changed, 1);
+    RailAddress now = world_.second.own;
+    now.size = 1;
+    now.bytes[0] = std::byte{3};
+    world_.second.own = now;
+    clock().advance(RunHistory::kTogether);
+    happens(EventKind::port_active, 1);
+    EXPECT_EQ(fabrics_[0].addresses[1].size, now.size);
+    EXPECT_EQ(fabrics_[0].addresses[1].bytes, now.bytes);
+    const RailAddress answered = answered_address(1);
+    EXPECT_EQ(answered.size, now.size);
+    EXPECT_EQ(answered.bytes, now.bytes);
+    EXPECT_EQ(paths_.state(peer, 1), PathState::suspect) << "is probed at once";
+    EXPECT_FALSE(paths_.rail_down(1));
+    counters().history = nullptr;
+    ASSERT_EQ(history.incidents(), 3u);
+    EXPECT_EQ(history.incident(1).kind, IncidentKind::rail_up);
+    EXPECT_EQ(history.incident(2).kind, IncidentKind::rail_changed);
 }
 
 TEST_F(FabricEventsTest, PeersThatHaveGoneDepart) {

@@ -147,7 +147,10 @@ TEST(Computing, WhatWasTakenIsAcknowledgedBefore) {
 
 // The address of a rail changes: ranks that knew the old one learn the new one, and messages
 // in flight arrive.
-TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
+class MovedRail : public testing::TestWithParam<bool> {}; // the parameter: while its port is down
+INSTANTIATE_TEST_SUITE_P(Computing, MovedRail, testing::Bool());
+
+TEST_P(MovedRail, IsFoundAgain) {
     RanksOptions options = network(false, 1);
     std::string text;
     options.world.topology =
@@ -187,8 +190,15 @@ TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     rest(*ranks, 100ms);
     EXPECT_EQ(ranks->counters(0).repairs, 0u);
     EXPECT_EQ(known(1), old);
-    moved = true;
-    fabric->raise({EventKind::address_changed, 0, 0, nullptr});
+    if (GetParam()) {
+        set_port(*ranks, 0, 0, false);
+        rest(*ranks, 100ms);
+        moved = true;
+        set_port(*ranks, 0, 0, true);
+    } else {
+        moved = true;
+        fabric->raise({EventKind::address_changed, 0, 0, nullptr});
+    }
     ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 10s));
     expect_arrived(messages);
     rest(*ranks, 3s);
@@ -197,6 +207,16 @@ TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     EXPECT_NE(known(1), old);
     EXPECT_NE(known(2), old);
     EXPECT_EQ(known(1), known(2));
+    // While rank 0 computes, its responder says where it is.
+    ranks->compute(0, 3s);
+    set_port(*ranks, 1, 0, false);
+    rest(*ranks, 10ms);
+    const std::uint64_t asked = ranks->counters(1).life_questions;
+    set_port(*ranks, 1, 0, true);
+    rest(*ranks, 2s);
+    EXPECT_GT(ranks->counters(1).life_questions, asked);
+    EXPECT_EQ(known(1), known(2));
+    rest(*ranks, 3s);
     for (const std::size_t rank : {0, 1, 2}) {
         expect_unbroken(*ranks, rank);
         EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), kPorts);

@@ -37,7 +37,8 @@ struct FakeDevice {
     std::uint32_t inline_bytes = 512;
     bool rc = true;
     bool ud = true;
-    bool resizes = true; // completion queues
+    bool resizes = true;       // completion queues
+    bool rounds_sends = false; // the depth of a send queue, up to 2^n - 1 as soft-RoCE does
     // For mlx5_stand_in.h: whether libmlx5 drives the device, and which ends of DC it has.
     bool mlx5 = false;
     bool initiators = true;

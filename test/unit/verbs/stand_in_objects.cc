@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <string>
 
@@ -338,6 +339,9 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
         cap.max_send_sge > most_entries || cap.max_recv_sge > most_entries ||
         cap.max_inline_data > device.inline_bytes) {
         return refuse<ibv_qp>(EINVAL);
+    }
+    if (device.rounds_sends) {
+        init->cap.max_send_wr = std::bit_ceil(cap.max_send_wr + 1) - 1;
     }
     return &enter_qp(pd, *init, init->qp_type);
 }

@@ -491,6 +491,57 @@ TEST_F(Room, NoQueuePairWithoutRoom) {
     EXPECT_EQ(entries(), 8191);
 }
 
+// As after a short fault of the port: each queue pair has as many requests as it took, and nobody
+// polls before all of them are flushed.
+TEST_F(Room, ThereIsRoomForAllThatQueuesTakeWhichAreDeeperThanAsked) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.devices[0].rounds_sends = true;
+    ASSERT_EQ(open(), kOk) << error_;
+    CompletionQueue& queue = cq(0, 64);
+    QpInit what = init(QpType::rc, queue);
+    what.send_depth = 32;
+    what.receive_depth = 0;
+    std::uint64_t posted = 0;
+    for (int i = 0; i < 3; ++i) {
+        QueuePair& pair = qp(what);
+        start(pair);
+        SendWork work;
+        work.opcode = Opcode::write;
+        Status status = kOk;
+        while ((status = pair.post_send(work)).ok()) {
+            work.wr_id = ++posted;
+        }
+        EXPECT_EQ(status, Status::again(Reason::queue_full));
+    }
+    EXPECT_EQ(posted, 3 * 63u);
+    for (const auto& pair : qps_) {
+        FakeQp& failed = fake(*pair);
+        failed.state = IBV_QPS_ERR;
+        while (!failed.sends.empty()) {
+            ibv_wc flushed{};
+            flushed.wr_id = failed.sends.front().first;
+            flushed.status = IBV_WC_WR_FLUSH_ERR;
+            lib_.complete_send(pair->number(), flushed);
+        }
+    }
+    EXPECT_LE(lib_.cqs.back()->completions.size(), static_cast<std::size_t>(entries()));
+    std::vector<WorkCompletion> all(2 * posted);
+    EXPECT_EQ(queue.poll(all), posted);
+}
+
+// The queue pair is not left behind.
+TEST_F(Room, ADeeperQueueThanTheCompletionsHaveRoomForIsRefused) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.devices[0].rounds_sends = true;
+    lib_.devices[0].limits.max_cqe = 100;
+    ASSERT_EQ(open(), kOk) << error_;
+    CompletionQueue& queue = cq(0, 64);
+    const int before = lib_.living("qp");
+    EXPECT_EQ(add(queue, 40), refusal(Reason::no_memory)) << "63 sends and 40 receives";
+    EXPECT_EQ(lib_.living("qp"), before);
+    EXPECT_EQ(add(queue, 31), kOk);
+}
+
 TEST_F(Room, WhereQueuesDoNotGrowTheyAreDeep) {
     lib_.devices = {roce_device("rxe0")};
     lib_.devices[0].resizes = false;

@@ -12,6 +12,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "opal/constants.h"
 #include "opal/mca/base/base.h"
@@ -22,15 +23,24 @@
 #include "common_adaptib_mca_parts.h"
 
 static _Atomic(opal_common_adaptib_core_t *) told; /* NULL: no core yet, or no more */
+static atomic_int telling;                         /* threads that may be using it */
 static bool watching = false;
 
+/* A thread counts itself before it takes the core's address, so that memory_to() can wait for it.
+ * Without a core no thread counts itself, so that this wait ends however many unmap memory. */
 static void tell(const void *base, size_t bytes)
 {
-    opal_common_adaptib_core_t *core = atomic_load(&told);
+    opal_common_adaptib_core_t *core;
 
+    if (NULL == atomic_load(&told)) {
+        return;
+    }
+    (void) atomic_fetch_add(&telling, 1);
+    core = atomic_load(&told);
     if (NULL != core) {
         opal_common_adaptib_memory_released(core, base, bytes);
     }
+    (void) atomic_fetch_sub(&telling, 1);
 }
 
 static void memory_released(void *base, size_t bytes, void *context, bool from_allocator)
@@ -140,10 +150,12 @@ static void forget_ucx(void)
 
 /* --------------------------------------------------------------------------------------------- */
 
-/* A forked child has its parent's core, and perhaps locks held by threads that it does not have. */
+/* A forked child has its parent's core, and perhaps locks held by threads that it does not have, or
+ * counts of these. */
 static void forked(void)
 {
     atomic_store(&told, NULL);
+    atomic_store(&telling, 0);
 }
 
 bool opal_common_adaptib_mca_watch_memory(void *context)
@@ -165,9 +177,16 @@ bool opal_common_adaptib_mca_watch_memory(void *context)
     return watching;
 }
 
+/* The caller of the wait is not inside tell(), which calls nothing but the core; that takes a lock
+ * only to note a range. */
 void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core)
 {
+    const struct timespec moment = {.tv_nsec = 10000};
+
     atomic_store(&told, core);
+    while (NULL == core && atomic_load(&telling) > 0) {
+        (void) nanosleep(&moment, NULL);
+    }
 }
 
 void opal_common_adaptib_mca_unwatch_memory(void)

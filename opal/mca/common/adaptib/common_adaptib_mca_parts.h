@@ -56,7 +56,8 @@ void opal_common_adaptib_mca_register_arrays(opal_common_adaptib_core_t *core);
 bool opal_common_adaptib_mca_watch_memory(void *context);
 /* Ends that. Call it when the core has been released, or could not be opened. */
 void opal_common_adaptib_mca_unwatch_memory(void);
-/* Sets the core to report that to. Call it with NULL before the core is released. */
+/* Sets the core to report that to. Call it with NULL before the core is released: then it returns
+ * once no other thread reports to the core any more. */
 void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 /* For the core's environment: sees to it that memory is still reported although the process may
  * have loaded UCX. False: it may not be. */

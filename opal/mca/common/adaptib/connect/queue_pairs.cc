@@ -8,7 +8,8 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kSendDepth = 256;
+// Soft-RoCE leaves a slot free and rounds up, so 256 would be 511, with completions for as many.
+constexpr std::uint32_t kSendDepth = 255;
 constexpr Nanoseconds kFirstSilence{1'000'000'000};
 constexpr std::uint32_t kMostSilenceDoublings = 4;
 

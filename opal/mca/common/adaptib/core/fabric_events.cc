@@ -49,6 +49,7 @@ void FabricEvents::poll(AttachedFabric& attached) {
         }
         case EventKind::port_active:
             note(IncidentKind::rail_up, index);
+            on_address_changed(attached, event.rail); // perhaps while it was down
             parts_.paths.rail_restored(index);
             if (parts_.migration != nullptr) {
                 parts_.migration->rail_restored(index);
@@ -129,7 +130,7 @@ bool FabricEvents::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
 // The LID, GID or partition of a rail has changed. Queue pairs and address handles still have the
 // old one, so all paths over the rail are made anew, as after a port error. They are probed at
 // once; what is sent over them tells the rail's new address. Many such events change nothing (a
-// further address of the host).
+// further address of the host). A change while the port is down shows only when it is active again.
 void FabricEvents::on_address_changed(AttachedFabric& attached, std::uint32_t rail) {
     const std::uint32_t index = attached.rails.first + rail;
     const RailAddress now = parts_.rails[index]->address();

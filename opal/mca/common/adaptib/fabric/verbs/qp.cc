@@ -66,14 +66,9 @@ VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
       signal_all_(init.signal_all), receive_depth_(init.receive_depth),
       max_gather_(init.max_gather), inline_bytes_(init.inline_bytes) {}
 
+// Makes room for completions only once the send queue's real depth is known: providers round it up,
+// and the caller posts until the queue is full.
 int VerbsQueuePair::create() {
-    int error = send_cq_.make_room(*this);
-    if (error == 0 && &receive_cq_ != &send_cq_) {
-        error = receive_cq_.make_room(*this);
-    }
-    if (error != 0) {
-        return error;
-    }
     ibv_qp_init_attr init{};
     init.qp_context = this;
     init.send_cq = send_cq_.cq();
@@ -92,6 +87,15 @@ int VerbsQueuePair::create() {
     qp_ = make(init);
     if (qp_ == nullptr) {
         return error_number(-1);
+    }
+    send_depth_ = send_depth_ > 0 ? std::max(send_depth_, init.cap.max_send_wr) : 0;
+    int error = send_cq_.make_room(*this);
+    if (error == 0 && &receive_cq_ != &send_cq_) {
+        error = receive_cq_.make_room(*this);
+    }
+    if (error != 0) {
+        rail_.calls().destroy_qp(std::exchange(qp_, nullptr));
+        return error;
     }
     number_ = qp_->qp_num;
     send_cq_.attach(*this);
