@@ -25,6 +25,11 @@ class RecordingRail final : public NamedRail {
 public:
     using NamedRail::NamedRail;
 
+    // From now on queue pairs connect through rdma_cm. The test tells when.
+    void connects_by_cm() {
+        info_.capabilities |= static_cast<std::uint32_t>(Capability::cm_connects);
+    }
+
     std::size_t sent = 0;  // datagrams
     Status connects = kOk; // answer of queue pairs, after that to INIT
 
@@ -56,6 +61,10 @@ private:
             return attributes.state == QpState::init || attributes.state == QpState::error
                        ? kOk
                        : answer_;
+        }
+        Status cm_connect_impl(const QpAttributes&, std::uint32_t,
+                               const CmConnectParams&) override {
+            return answer_;
         }
         QpAttributes query_impl() const override { return {}; }
         Status post_send_impl(const SendWork&) override { return kOk; }
@@ -151,6 +160,25 @@ protected:
     void limit_to_one() {
         options_.connect_max = 1;
         make();
+    }
+    // Makes progress until the repair of an open connection has sent its request.
+    void begin_repair(Peer& peer) {
+        connections_->request(peer);
+        arrive(peer, MessageType::connect_reply, body(1, peer.connection.number));
+        handle();
+        ASSERT_EQ(peer.session.state, ConnectState::open);
+        connections_->repairs().begin(peer);
+        advance();
+        ASSERT_EQ(peer.session.state, ConnectState::requested);
+    }
+    // Makes progress after a time in which each step that waits for time comes to be due.
+    void advance() {
+        constexpr Nanoseconds kLong = 100ms;
+        clock_.advance(kLong);
+        for (int i = 0; i < 4; ++i) {
+            connections_->retry();
+            handle();
+        }
     }
 
     ManualClock clock_;
@@ -279,6 +307,45 @@ TEST_F(Handshakes, ACrossingRequestIsAnsweredIfThePeerRefusesThisSides) {
     EXPECT_EQ(lower.session.state, ConnectState::answered);
     EXPECT_EQ(lower.connection.number, number + 1);
     EXPECT_EQ(handle(), "");
+}
+
+// The peer has answered this side's request, and has thereby given up its own, which crossed it.
+TEST_F(Handshakes, ACrossingRequestThatThePeerHasGivenUpIsNotAnsweredLater) {
+    for (const bool overtakes : {false, true}) { // the reply overtakes the request
+        SCOPED_TRACE(overtakes);
+        Peer& lower = peer(overtakes ? 2 : 1);
+        begin_repair(lower);
+        const std::uint32_t number = lower.connection.number;
+        if (!overtakes) {
+            arrive(lower, MessageType::connect_request, body(7));
+        }
+        first_.connects = second_.connects = Status::error(Reason::unreachable);
+        arrive(lower, MessageType::connect_reply, body(7, number));
+        EXPECT_EQ(lower.session.state, ConnectState::repairing); // no path: it is to begin anew
+        if (overtakes) {
+            arrive(lower, MessageType::connect_request, body(7));
+        }
+        first_.connects = second_.connects = kOk;
+        advance();
+        EXPECT_EQ(lower.session.state, ConnectState::requested);
+        EXPECT_EQ(lower.connection.number, number + 1);
+        arrive(lower, MessageType::connect_request, body(8)); // one that is not given up
+        arrive(lower, MessageType::connect_refuse, refusal(number + 1, RefusalReason::no_path));
+        advance();
+        EXPECT_EQ(lower.session.state, ConnectState::answered);
+        EXPECT_EQ(lower.connection.remote_number, 8u);
+    }
+}
+
+// While queue pairs connect through rdma_cm, the request that the reply has overtaken comes.
+TEST_F(Handshakes, ACrossingRequestThatComesAfterTheReplyIsNotKept) {
+    first_.connects_by_cm();
+    Peer& lower = peer(1);
+    connections_->request(lower);
+    arrive(lower, MessageType::connect_reply, body(7, lower.connection.number));
+    ASSERT_EQ(lower.session.state, ConnectState::requested);
+    arrive(lower, MessageType::connect_request, body(7));
+    EXPECT_EQ(lower.connection.early_request, nullptr);
 }
 
 TEST_F(Handshakes, ARefusedPeerWaits) {
