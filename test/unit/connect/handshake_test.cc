@@ -388,6 +388,24 @@ TEST_F(Handshakes, WithoutRoomARequestIsRefused) {
     EXPECT_EQ(handle(), "");
 }
 
+// Both sides have sent their disconnect and received the other's. The peer's answer may be on its
+// way, so a request for the next connection waits. A peer that repairs the last connection sends no
+// answer before it hears that this side has closed it.
+TEST_F(Handshakes, ARepairOfAClosedConnectionIsRefusedThoughADisconnectIsUnderWay) {
+    Peer& other = peer(1);
+    other.session.disconnect_sent = other.ending.disconnect_received = true;
+    ConnectBody request = body(7);
+    EXPECT_EQ(arrive(other, MessageType::connect_request, request), 0u);
+    EXPECT_NE(other.connection.early_request, nullptr); // of the next connection
+    other.connection.early_request.reset();
+    request.replaces = 3;
+    EXPECT_EQ(arrive(other, MessageType::connect_request, request), 1u);
+    EXPECT_EQ(other.connection.early_request, nullptr);
+    EXPECT_EQ(other.connection.refusal, static_cast<std::uint32_t>(RefusalReason::no_room));
+    EXPECT_EQ(other.connection.remote_number, 7u);
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+}
+
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
     second_.connects = Status::error(Reason::unreachable);
     Peer& other = peer(1);

@@ -90,12 +90,14 @@ void Handshake::keep_for_later(Peer& peer, const ConnectBody& request) {
 
 // REQUIRES: the peer is idle.
 void Handshake::on_first_request(Peer& peer, const ConnectBody& body, Need need) {
-    if (peer.session.disconnect_sent && peer.ending.disconnect_received) {
-        keep_for_later(peer, body); // the answer to this side's may still be on its way
+    // Both sides ended the connection before it broke. The peer may wait for the end of its repair
+    // with its answer to this side's disconnect.
+    if (body.replaces != 0) {
+        say_refused(peer, body, RefusalReason::no_room);
         return;
     }
-    if (body.replaces != 0) { // both sides ended the connection before it broke
-        say_refused(peer, body, RefusalReason::no_room);
+    if (peer.session.disconnect_sent && peer.ending.disconnect_received) {
+        keep_for_later(peer, body); // the answer to this side's may still be on its way
         return;
     }
     ++peer.connection.number;
