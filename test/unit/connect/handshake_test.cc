@@ -25,6 +25,11 @@ class RecordingRail final : public NamedRail {
 public:
     using NamedRail::NamedRail;
 
+    // From now on queue pairs connect through rdma_cm. The test tells when.
+    void connects_by_cm() {
+        info_.capabilities |= static_cast<std::uint32_t>(Capability::cm_connects);
+    }
+
     std::size_t sent = 0;  // datagrams
     Status connects = kOk; // answer of queue pairs, after that to INIT
 
@@ -56,6 +61,10 @@ private:
             return attributes.state == QpState::init || attributes.state == QpState::error
                        ? kOk
                        : answer_;
+        }
+        Status cm_connect_impl(const QpAttributes&, std::uint32_t,
+                               const CmConnectParams&) override {
+            return answer_;
         }
         QpAttributes query_impl() const override { return {}; }
         Status post_send_impl(const SendWork&) override { return kOk; }
@@ -151,6 +160,25 @@ protected:
     void limit_to_one() {
         options_.connect_max = 1;
         make();
+    }
+    // Makes progress until the repair of an open connection has sent its request.
+    void begin_repair(Peer& peer) {
+        connections_->request(peer);
+        arrive(peer, MessageType::connect_reply, body(1, peer.connection.number));
+        handle();
+        ASSERT_EQ(peer.session.state, ConnectState::open);
+        connections_->repairs().begin(peer);
+        advance();
+        ASSERT_EQ(peer.session.state, ConnectState::requested);
+    }
+    // Makes progress after a time in which each step that waits for time comes to be due.
+    void advance() {
+        constexpr Nanoseconds kLong = 100ms;
+        clock_.advance(kLong);
+        for (int i = 0; i < 4; ++i) {
+            connections_->retry();
+            handle();
+        }
     }
 
     ManualClock clock_;
@@ -281,6 +309,45 @@ TEST_F(Handshakes, ACrossingRequestIsAnsweredIfThePeerRefusesThisSides) {
     EXPECT_EQ(handle(), "");
 }
 
+// The peer has answered this side's request, and has thereby given up its own, which crossed it.
+TEST_F(Handshakes, ACrossingRequestThatThePeerHasGivenUpIsNotAnsweredLater) {
+    for (const bool overtakes : {false, true}) { // the reply overtakes the request
+        SCOPED_TRACE(overtakes);
+        Peer& lower = peer(overtakes ? 2 : 1);
+        begin_repair(lower);
+        const std::uint32_t number = lower.connection.number;
+        if (!overtakes) {
+            arrive(lower, MessageType::connect_request, body(7));
+        }
+        first_.connects = second_.connects = Status::error(Reason::unreachable);
+        arrive(lower, MessageType::connect_reply, body(7, number));
+        EXPECT_EQ(lower.session.state, ConnectState::repairing); // no path: it is to begin anew
+        if (overtakes) {
+            arrive(lower, MessageType::connect_request, body(7));
+        }
+        first_.connects = second_.connects = kOk;
+        advance();
+        EXPECT_EQ(lower.session.state, ConnectState::requested);
+        EXPECT_EQ(lower.connection.number, number + 1);
+        arrive(lower, MessageType::connect_request, body(8)); // one that is not given up
+        arrive(lower, MessageType::connect_refuse, refusal(number + 1, RefusalReason::no_path));
+        advance();
+        EXPECT_EQ(lower.session.state, ConnectState::answered);
+        EXPECT_EQ(lower.connection.remote_number, 8u);
+    }
+}
+
+// While queue pairs connect through rdma_cm, the request that the reply has overtaken comes.
+TEST_F(Handshakes, ACrossingRequestThatComesAfterTheReplyIsNotKept) {
+    first_.connects_by_cm();
+    Peer& lower = peer(1);
+    connections_->request(lower);
+    arrive(lower, MessageType::connect_reply, body(7, lower.connection.number));
+    ASSERT_EQ(lower.session.state, ConnectState::requested);
+    arrive(lower, MessageType::connect_request, body(7));
+    EXPECT_EQ(lower.connection.early_request, nullptr);
+}
+
 TEST_F(Handshakes, ARefusedPeerWaits) {
     Peer& other = peer(1);
     connections_->request(other);
@@ -319,6 +386,24 @@ TEST_F(Handshakes, WithoutRoomARequestIsRefused) {
     EXPECT_EQ(counters_.connections_refused, 1u);
     EXPECT_TRUE(other.connection.wanted_link.linked()); // this side asks when there is room
     EXPECT_EQ(handle(), "");
+}
+
+// Both sides have sent their disconnect and received the other's. The peer's answer may be on its
+// way, so a request for the next connection waits. A peer that repairs the last connection sends no
+// answer before it hears that this side has closed it.
+TEST_F(Handshakes, ARepairOfAClosedConnectionIsRefusedThoughADisconnectIsUnderWay) {
+    Peer& other = peer(1);
+    other.session.disconnect_sent = other.ending.disconnect_received = true;
+    ConnectBody request = body(7);
+    EXPECT_EQ(arrive(other, MessageType::connect_request, request), 0u);
+    EXPECT_NE(other.connection.early_request, nullptr); // of the next connection
+    other.connection.early_request.reset();
+    request.replaces = 3;
+    EXPECT_EQ(arrive(other, MessageType::connect_request, request), 1u);
+    EXPECT_EQ(other.connection.early_request, nullptr);
+    EXPECT_EQ(other.connection.refusal, static_cast<std::uint32_t>(RefusalReason::no_room));
+    EXPECT_EQ(other.connection.remote_number, 7u);
+    EXPECT_EQ(other.session.state, ConnectState::idle);
 }
 
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {

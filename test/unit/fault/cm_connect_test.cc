@@ -247,6 +247,38 @@ TEST(CmConnects, ARepairThatConnectsNobodyBeginsAnew) {
     EXPECT_EQ(world.cores->counters(0).bad_packets + world.cores->counters(1).bad_packets, 0u);
 }
 
+// Both nodes request the connection anew before either hears of the other's request.
+TEST(CmConnects, RepairsThatCrossAndConnectNobodyBeginAnew) {
+    World world;
+    world.start();
+    world.ask(0);
+    ASSERT_TRUE(world.run(kSecond, [&] { return world.open() && world.arrived(0); }));
+    const Nanoseconds now = world.cores->clock.now();
+    world.plan({.fault = Fault::cm_connect_fails, .rate = 1, .until = now + 25 * kSecond});
+    const auto crossed = [&] {
+        return world.cores->counters(0).connections_crossed +
+               world.cores->counters(1).connections_crossed;
+    };
+    const std::uint64_t before = crossed();
+    QpAttributes error;
+    error.state = QpState::error;
+    for (const std::size_t node : {0u, 1u}) {
+        ASSERT_TRUE(world.peer(node).lanes.subchannels[0].qp->modify(error, kQpState).ok());
+        ConnectionManager& connections = world.cores->core(node).connections();
+        connections.repairs().begin(world.peer(node));
+        for (int i = 0; i < 4; ++i) {
+            connections.retry();
+            connections.handle_events();
+        }
+        ASSERT_EQ(world.peer(node).session.state, ConnectState::requested);
+    }
+    world.ask(1);
+    EXPECT_FALSE(world.run(20 * kSecond, [&] { return world.open() && world.arrived(1); }));
+    EXPECT_GT(crossed(), before);
+    EXPECT_TRUE(world.run(30 * kSecond, [&] { return world.open() && world.arrived(1); }));
+    EXPECT_EQ(world.cores->counters(0).bad_packets + world.cores->counters(1).bad_packets, 0u);
+}
+
 // Without rdma_cm: one queue pair of a node refuses its move to RTR or RTS.
 class QueuePairThatCannotBeConnected : public testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Nodes, QueuePairThatCannotBeConnected, testing::Values(0u, 1u));

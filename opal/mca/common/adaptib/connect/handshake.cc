@@ -90,12 +90,14 @@ void Handshake::keep_for_later(Peer& peer, const ConnectBody& request) {
 
 // REQUIRES: the peer is idle.
 void Handshake::on_first_request(Peer& peer, const ConnectBody& body, Need need) {
-    if (peer.session.disconnect_sent && peer.ending.disconnect_received) {
-        keep_for_later(peer, body); // the answer to this side's may still be on its way
+    // Both sides ended the connection before it broke. The peer may wait for the end of its repair
+    // with its answer to this side's disconnect.
+    if (body.replaces != 0) {
+        say_refused(peer, body, RefusalReason::no_room);
         return;
     }
-    if (body.replaces != 0) { // both sides ended the connection before it broke
-        say_refused(peer, body, RefusalReason::no_room);
+    if (peer.session.disconnect_sent && peer.ending.disconnect_received) {
+        keep_for_later(peer, body); // the answer to this side's may still be on its way
         return;
     }
     ++peer.connection.number;
@@ -112,8 +114,11 @@ void Handshake::on_request(Peer& peer, const ConnectBody& body, Need need) {
     case ConnectState::requested:
         ++context_.counters.connections_crossed;
         if (context_.options.self > peer.contact.name) {
-            // The peer answers this side's request, or has refused it before it sent its own.
-            keep_for_later(peer, body);
+            // The peer answers this side's request, or has refused it before it sent its own. The
+            // answer may have overtaken this request, which the peer has thus given up.
+            if (!same) {
+                keep_for_later(peer, body);
+            }
             return;
         }
         if (!same) {
@@ -355,6 +360,13 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
         ++context_.counters.bad_packets; // a reply must be of the kind that was requested
         return;
     }
+    // The reply has the number of the peer's own request, if that crossed this side's: the peer has
+    // given it up.
+    const ConnectBody* const early = peer.connection.early_request.get();
+    if (early != nullptr && !sequence_before(body.connection, early->connection)) {
+        peer.connection.early_request.reset();
+    }
+    peer.connection.remote_number = body.connection;
     if (peer.interruption.repair.active) {
         parts_.repair_steps.take_over(peer, body.expected);
     }
@@ -369,7 +381,6 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
         }
         return;
     }
-    peer.connection.remote_number = body.connection;
     if (!parts_.cm_connects.begin(peer)) {
         confirm(peer);
     }

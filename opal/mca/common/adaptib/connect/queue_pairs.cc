@@ -190,7 +190,8 @@ Status QueuePairs::set_destination(Peer& peer, Subchannel& subchannel,
 }
 
 std::unique_ptr<QueuePair> QueuePairs::take(Peer& peer, Subchannel& subchannel) {
-    if (&subchannel == &peer.lanes.subchannels[peer.control.lane]) {
+    const auto index = static_cast<std::size_t>(&subchannel - peer.lanes.subchannels.data());
+    if (index == peer.control.lane) {
         peer.in.credit_work.begin(); // its completion may never be seen
     }
     if (subchannel.qp == nullptr) {
