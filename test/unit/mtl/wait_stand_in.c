@@ -54,15 +54,41 @@ void wait_stand_in_start(void)
     }
 }
 
-bool wait_stand_in_wait(void)
+static bool was_complete(int request)
+{
+    return request >= 0 && request < WAIT_REQUESTS
+           && REQUEST_COMPLETED == requests[request].req_complete
+           && OMPI_REQUEST_INACTIVE == requests[request].req_state;
+}
+
+bool wait_stand_in_wait(wait_for_t what)
 {
     ompi_request_t *all[WAIT_REQUESTS];
+    int index = -1, count = -1, indices[WAIT_REQUESTS];
+    bool good = true;
 
     for (int i = 0; i < WAIT_REQUESTS; ++i) {
         all[i] = &requests[i];
     }
-    return MPI_SUCCESS
-           == ompi_request_functions.req_wait_all(WAIT_REQUESTS, all, MPI_STATUSES_IGNORE);
+    switch (what) {
+    case WAIT_FOR_ALL:
+        return MPI_SUCCESS
+               == ompi_request_functions.req_wait_all(WAIT_REQUESTS, all, MPI_STATUSES_IGNORE);
+    case WAIT_FOR_ANY:
+        return MPI_SUCCESS
+                   == ompi_request_functions.req_wait_any(WAIT_REQUESTS, all, &index,
+                                                          MPI_STATUS_IGNORE)
+               && was_complete(index);
+    default:
+        good = MPI_SUCCESS
+                   == ompi_request_functions.req_wait_some(WAIT_REQUESTS, all, &count, indices,
+                                                           MPI_STATUSES_IGNORE)
+               && count > 0;
+        for (int i = 0; i < count; ++i) {
+            good = good && was_complete(indices[i]);
+        }
+        return good;
+    }
 }
 
 bool wait_stand_in_slept_for(int request)

@@ -20,14 +20,16 @@ extern "C" {
 
 enum { WAIT_REQUESTS = 3 };
 
+typedef enum { WAIT_FOR_ALL, WAIT_FOR_ANY, WAIT_FOR_SOME } wait_for_t;
+
 /* Installs the waits, as in a process with several threads. */
 void wait_stand_in_open(void);
 void wait_stand_in_close(void);
 
 /* Starts all requests anew. */
 void wait_stand_in_start(void);
-/* Waits for all requests; returns true if there was no error. */
-bool wait_stand_in_wait(void);
+/* Waits for requests; returns true if there was no error, and the right ones had ended. */
+bool wait_stand_in_wait(wait_for_t what);
 
 /* Returns true if a thread sleeps until the request ends, or is about to. */
 bool wait_stand_in_slept_for(int request);

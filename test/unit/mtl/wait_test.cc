@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The MTL's wait for all requests: other threads end them at the same time, and tell the sleeping
-// thread when its wait is over.
+// The MTL's waits for several requests: other threads end these at the same time, and tell the
+// sleeping thread when its wait is over.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -30,7 +30,7 @@ bool soon(const std::function<bool()>& holds) {
 // The thread that waits, again and again.
 class Waiter {
 public:
-    Waiter() : thread_([this] { run(); }) {
+    explicit Waiter(wait_for_t what) : what_(what), thread_([this] { run(); }) {
         EXPECT_TRUE(soon([this] { return stack_end_ != nullptr; }));
     }
     ~Waiter() {
@@ -69,11 +69,12 @@ private:
                 std::this_thread::yield();
                 continue;
             }
-            EXPECT_TRUE(wait_stand_in_wait());
+            EXPECT_TRUE(wait_stand_in_wait(what_));
             ++ended_;
         }
     }
 
+    const wait_for_t what_;
     std::atomic<const char*> stack_begin_ = nullptr;
     std::atomic<const char*> stack_end_ = nullptr;
     std::atomic<int> wanted_ = 0;
@@ -82,7 +83,7 @@ private:
     std::thread thread_;
 };
 
-class Waits : public testing::Test {
+class Waits : public testing::TestWithParam<wait_for_t> {
 protected:
     void SetUp() override { wait_stand_in_open(); }
     void TearDown() override { wait_stand_in_close(); }
@@ -107,8 +108,8 @@ protected:
     }
 };
 
-TEST_F(Waits, EndWhenAllHaveBeenTold) {
-    Waiter waiter;
+TEST_P(Waits, EndWhenTheyAreTold) {
+    Waiter waiter(GetParam());
     for (int round = 0; round < 20; ++round) {
         waiter.begin();
         EXPECT_FALSE(waiter.has_returned());
@@ -119,8 +120,8 @@ TEST_F(Waits, EndWhenAllHaveBeenTold) {
 
 // A late update may not go into the frame of a function that has returned: the thread's next call
 // has other things there.
-TEST_F(Waits, AreToldTooLateWhereNothingElseIs) {
-    Waiter waiter;
+TEST_P(Waits, AreToldTooLateWhereNothingElseIs) {
+    Waiter waiter(GetParam());
     std::set<void*> conditions;
     for (int round = 0; round < 20; ++round) {
         waiter.begin();
@@ -138,8 +139,8 @@ TEST_F(Waits, AreToldTooLateWhereNothingElseIs) {
     EXPECT_EQ(conditions.size(), 1u) << "one thread sleeps at a time";
 }
 
-TEST_F(Waits, GoOnThoughAnEarlierOneIsToldTooLate) {
-    Waiter waiter;
+TEST_P(Waits, GoOnThoughAnEarlierOneIsToldTooLate) {
+    Waiter waiter(GetParam());
     for (int round = 0; round < 20; ++round) {
         waiter.begin();
         void* const condition = end_and_tell_one();
@@ -157,5 +158,12 @@ TEST_F(Waits, GoOnThoughAnEarlierOneIsToldTooLate) {
         ASSERT_TRUE(waiter.returns());
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(For, Waits, testing::Values(WAIT_FOR_ALL, WAIT_FOR_ANY, WAIT_FOR_SOME),
+                         [](const auto& info) {
+                             return info.param == WAIT_FOR_ALL   ? "All"
+                                    : info.param == WAIT_FOR_ANY ? "Any"
+                                                                 : "Some";
+                         });
 
 } // namespace

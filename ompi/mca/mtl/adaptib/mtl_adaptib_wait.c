@@ -186,11 +186,14 @@ static bool any_has_ended(size_t count, ompi_request_t **requests)
     return !active;
 }
 
-static void look_for_any(size_t count, ompi_request_t **requests)
+static void wait_for_any(size_t count, ompi_request_t **requests)
 {
     patience_t patience = {0, 0};
 
-    while (!any_has_ended(count, requests) && look_again(&patience)) {
+    while (!any_has_ended(count, requests)) {
+        if (!look_again(&patience)) {
+            sleep_for_any(count, requests);
+        }
     }
 }
 
@@ -246,22 +249,38 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
                                                : original.req_wait_all(count, requests, statuses);
 }
 
+/* Open MPI's function puts its condition into each request before one that has ended, so it is
+ * called if none is active only. */
+static int wait_any_of_threads(size_t count, ompi_request_t **requests, int *index,
+                               ompi_status_public_t *status)
+{
+    wait_for_any(count, requests);
+    for (size_t i = 0; i < count; ++i) {
+        if (OMPI_REQUEST_INACTIVE != requests[i]->req_state
+            && ompi_mtl_adaptib_has_ended(requests[i])) {
+            *index = (int) i;
+            return original.req_wait(&requests[i], status);
+        }
+    }
+    return original.req_wait_any(count, requests, index, status);
+}
+
 static int wait_any(size_t count, ompi_request_t **requests, int *index,
                     ompi_status_public_t *status)
 {
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        look_for_any(count, requests);
-    }
-    return original.req_wait_any(count, requests, index, status);
+    return OPAL_UNLIKELY(opal_using_threads())
+               ? wait_any_of_threads(count, requests, index, status)
+               : original.req_wait_any(count, requests, index, status);
 }
 
 static int wait_some(size_t count, ompi_request_t **requests, int *ended, int *indices,
                      ompi_status_public_t *statuses)
 {
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        look_for_any(count, requests);
+    if (OPAL_LIKELY(!opal_using_threads())) {
+        return original.req_wait_some(count, requests, ended, indices, statuses);
     }
-    return original.req_wait_some(count, requests, ended, indices, statuses);
+    wait_for_any(count, requests);
+    return original.req_test_some(count, requests, ended, indices, statuses);
 }
 
 void ompi_mtl_adaptib_wait_open(void)

@@ -6,10 +6,14 @@
  * message for one of these costs a wake-up, two calls of the system and a change of threads. So the
  * four waits of Open MPI's table of request functions are replaced: a thread first makes progress
  * by itself until what it waits for has ended, for at most ompi_mtl_adaptib_look_for; then Open
- * MPI's function takes over, which finds the requests complete, or sleeps. A wait for all sleeps in
- * a function of this file, since Open MPI 4.1.4 never returns from its own if one of the requests
- * has failed before the call, with any transport. In a process with one thread, Open MPI's
- * functions are called at once.
+ * MPI's function takes over, which finds the requests complete, or sleeps.
+ *
+ * A wait for several sleeps in a function of this file, for two faults of Open MPI with any
+ * transport. Its wait for all never returns in 4.1.4 if one of the requests has failed before the
+ * call. Its waits for any or some (4.1.4, 5.0.7) have a condition on the stack, and may
+ * return before a thread that ends another request has told it.
+ *
+ * In a process with one thread, Open MPI's functions are called at once.
  *
  * Threads. open and close are called while no thread communicates; the rest by any thread.
  *
