@@ -32,6 +32,7 @@ public:
         : node_(node), below_(below), index_(index) {
         info_ = below.info();
         info_.capabilities &= ~node.plan().lacks;
+        info_.max_reads = std::min(info_.max_reads, node.plan().max_reads);
         info_.capabilities |=
             node.plan().cm_connects ? static_cast<std::uint32_t>(Capability::cm_connects) : 0u;
     }

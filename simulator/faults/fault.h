@@ -113,6 +113,9 @@ struct FaultPlan {
     // connection is ready at once, the active end when it gets the event. To be the same for all
     // nodes; read at the beginning.
     bool cm_connects = false;
+    // Most reads and atomics of a queue pair at a time that the rails say they take; read at the
+    // beginning.
+    std::uint32_t max_reads = ~0u;
     // Passes on the knowledge of the fabric below about a peer's process (Rail::reach); otherwise
     // nothing is known.
     bool knows_processes = false;

@@ -68,7 +68,10 @@ RcQueuePair::Outcome RcQueuePair::carry_out(RcQueuePair& at, Request& request,
             return Outcome::busy;
         }
     }
-    return at.serve(request, refusal);
+    // An initiator's reads are of several targets.
+    const bool counted = request.returns_data() && !is_initiator();
+    const std::uint32_t before = counted ? requests_.answering(simulator_.now()) : 0;
+    return at.serve(request, before, refusal);
 }
 
 } // namespace adaptib::sim

@@ -85,6 +85,16 @@ public:
     void pop();
     void clear();
 
+    // Reads and atomics that have arrived and whose answer has not.
+    std::uint32_t answering(Nanoseconds now) {
+        std::uint32_t count = 0;
+        for (std::size_t i = 0; i < arrived_; ++i) {
+            const Request& request = requests_[i];
+            count += request.returns_data() && (!request.known || request.answered > now) ? 1 : 0;
+        }
+        return count;
+    }
+
     // Index of the request whose long response is on its way.
     std::size_t responding() const { return responding_; }
     void respond_to(std::size_t index) { responding_ = index; }

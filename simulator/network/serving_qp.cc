@@ -7,15 +7,16 @@
 
 namespace adaptib::sim {
 
-ServingQueuePair::Outcome ServingQueuePair::serve(Request& request, WorkStatus& refusal) {
+ServingQueuePair::Outcome ServingQueuePair::serve(Request& request, std::uint32_t reads_before,
+                                                  WorkStatus& refusal) {
     switch (request.work.opcode) {
     case Opcode::send:
     case Opcode::send_imm: return serve_send(request, refusal);
     case Opcode::write:
     case Opcode::write_imm: return serve_write(request, refusal);
-    case Opcode::read: return serve_read(request, refusal);
+    case Opcode::read: return serve_read(request, reads_before, refusal);
     case Opcode::compare_swap:
-    case Opcode::fetch_add: return serve_atomic(request, refusal);
+    case Opcode::fetch_add: return serve_atomic(request, reads_before, refusal);
     }
     return Outcome::nobody;
 }
@@ -82,9 +83,10 @@ ServingQueuePair::Outcome ServingQueuePair::serve_write(Request& request, WorkSt
     return Outcome::done;
 }
 
-ServingQueuePair::Outcome ServingQueuePair::serve_read(Request& request, WorkStatus& refusal) {
+ServingQueuePair::Outcome ServingQueuePair::serve_read(Request& request, std::uint32_t reads_before,
+                                                       WorkStatus& refusal) {
     const SendWork& work = request.work;
-    if (attributes_.max_target_reads == 0) {
+    if (reads_before >= attributes_.max_target_reads) {
         return refuse(WorkStatus::remote_invalid_request, refusal);
     }
     if (request.length == 0) {
@@ -100,9 +102,11 @@ ServingQueuePair::Outcome ServingQueuePair::serve_read(Request& request, WorkSta
     return Outcome::done;
 }
 
-ServingQueuePair::Outcome ServingQueuePair::serve_atomic(Request& request, WorkStatus& refusal) {
+ServingQueuePair::Outcome
+ServingQueuePair::serve_atomic(Request& request, std::uint32_t reads_before, WorkStatus& refusal) {
     const SendWork& work = request.work;
-    if (attributes_.max_target_reads == 0 || work.remote_address % sizeof(std::uint64_t) != 0) {
+    if (reads_before >= attributes_.max_target_reads ||
+        work.remote_address % sizeof(std::uint64_t) != 0) {
         return refuse(WorkStatus::remote_invalid_request, refusal);
     }
     if ((attributes_.access & kRemoteAtomic) == 0 ||

@@ -20,14 +20,16 @@ public:
 
     using SimQueuePair::SimQueuePair;
 
-    // refused: `refusal` is the status for the initiator, and this queue pair is in ERR.
-    Outcome serve(Request& request, WorkStatus& refusal);
+    // `reads_before`: reads and atomics of the initiator that are under way. As many as this queue
+    // pair takes are too many with this one. refused: `refusal` is the status for the initiator,
+    // and this queue pair is in ERR.
+    Outcome serve(Request& request, std::uint32_t reads_before, WorkStatus& refusal);
 
 private:
     Outcome serve_send(Request& request, WorkStatus& refusal);
     Outcome serve_write(Request& request, WorkStatus& refusal);
-    Outcome serve_read(Request& request, WorkStatus& refusal);
-    Outcome serve_atomic(Request& request, WorkStatus& refusal);
+    Outcome serve_read(Request& request, std::uint32_t reads_before, WorkStatus& refusal);
+    Outcome serve_atomic(Request& request, std::uint32_t reads_before, WorkStatus& refusal);
     Outcome refuse(WorkStatus status, WorkStatus& refusal);
 };
 

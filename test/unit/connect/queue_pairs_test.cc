@@ -171,6 +171,24 @@ TEST_F(Pairs, ConnectsToTheOneOfTheOtherSide) {
               Status::error(Reason::bad_argument));
 }
 
+TEST_F(Pairs, HaveNoMoreReadsUnderWayThanTheOtherSideTakes) {
+    struct Case {
+        std::uint32_t here, there, wanted;
+    };
+    for (const auto& [here, there, wanted] :
+         {Case{126, 16, 16}, Case{16, 126, 16}, Case{4, 4, 4}, Case{16, 0, 1}, Case{0, 16, 0},
+          Case{255, 255, 255}}) {
+        first_.take_reads(here);
+        peer_->contact.address.rails[1].max_reads = static_cast<std::uint8_t>(there);
+        ASSERT_TRUE(pairs_.make_all(*peer_).ok());
+        ASSERT_TRUE(
+            pairs_.connect(*peer_, peer_->lanes.subchannels[0], {1, 0, 0, 77, 1234, 5}).ok());
+        EXPECT_EQ(made(*peer_, 0).attributes.max_reads, wanted) << here << " and " << there;
+        EXPECT_EQ(made(*peer_, 0).attributes.max_target_reads, here);
+        pairs_.drop_all(*peer_);
+    }
+}
+
 TEST_F(Pairs, PacketNumbersOfConsecutiveAttemptsAreFarApart) {
     for (std::uint32_t attempt = 0; attempt < 20; ++attempt) {
         const std::uint32_t now = QueuePairs::first_packet(attempt, 0xfffffe);

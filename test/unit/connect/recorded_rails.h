@@ -79,6 +79,9 @@ public:
         info_.capabilities |= static_cast<std::uint32_t>(capability);
     }
 
+    // Serves so many reads of a queue pair at a time.
+    void take_reads(std::uint32_t count) { info_.max_reads = count; }
+
     // Packets of at most so many bytes, which become visible in any order.
     void place_in_any_order(Bytes packet) {
         info_.places_in_order = false;

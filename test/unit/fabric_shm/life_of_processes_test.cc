@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -180,6 +181,32 @@ TEST(LifeOfProcesses, MemoryIsReachedByALivingThread) {
     ASSERT_EQ(waitid(P_PID, process.number(), &info, WEXITED | WNOWAIT), 0);
     EXPECT_EQ(shm::copy_memory(Direction::from_peer, process.number(), remote, {&gather, 1}, 0, 8),
               CopyResult::gone);
+}
+
+// Where no file descriptor is left, nobody can say which thread lives.
+TEST(LifeOfProcesses, WithoutADescriptorTheOwnerOfMemoryIsNotTakenForGone) {
+    std::uint64_t word = 4711;
+    const Headless process(wait_for_end);
+    std::uint64_t copy = 0;
+    const Gather gather{&copy, sizeof copy, 0};
+    const auto remote = reinterpret_cast<std::uintptr_t>(&word);
+    const auto try_it = [&] {
+        return shm::copy_memory(Direction::from_peer, process.number(), remote, {&gather, 1}, 0, 8);
+    };
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const CopyResult result = try_it();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(result, CopyResult::fault);
+    EXPECT_EQ(try_it(), CopyResult::ok) << "with descriptors again";
+    ASSERT_EQ(kill(process.pid, SIGKILL), 0);
+    ASSERT_EQ(waitpid(process.pid, nullptr, 0), process.pid);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const CopyResult ended = try_it();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(ended, CopyResult::gone);
 }
 
 // The second thread has a fabric: each process maps the other's segment and connects,

@@ -26,6 +26,28 @@ char kPut[] = "put";
 char kRcOnDemand[] = "rc_on_demand";
 char kUd[] = "ud";
 
+// Devices whose queue pairs take different numbers of reads at a time: no target gets more than it
+// takes.
+TEST(Reads, AreNoMoreThanEitherEndTakes) {
+    RanksOptions options = world_of(3);
+    options.parameters.connect_threshold = 1;
+    FirstRanksFaults faults(options);
+    faults.plan.max_reads = 2;
+    const auto ranks = make(std::move(options));
+    Messages messages;
+    for (std::size_t i = 0; i < 60; ++i) {
+        messages.push_back(
+            std::make_unique<Message>(i % 3, (i + 1 + i / 3 % 2) % 3, 20'000 + i, i));
+    }
+    carry(*ranks, messages);
+    for (std::size_t rank = 0; rank < ranks->size(); ++rank) {
+        expect_unbroken(*ranks, rank);
+        EXPECT_EQ(ranks->counters(rank).repairs, 0u);
+        EXPECT_EQ(ranks->counters(rank).paths_failed, 0u);
+        EXPECT_GT(ranks->counters(rank).rdma_read, 0u);
+    }
+}
+
 // -------------------------------------------------------------------------------------------------
 // The start
 

@@ -110,9 +110,10 @@ protected:
         QueuePair& b;
     };
     Pair connect(std::size_t from, std::size_t to, std::size_t rail = 0,
-                 QpAttributes attributes = {}) {
+                 QpAttributes attributes = {}, std::uint32_t target_reads = 4) {
         Pair pair{make(from, QpType::rc, rail), make(to, QpType::rc, rail)};
-        attributes.max_reads = attributes.max_target_reads = 4;
+        attributes.max_reads = 4;
+        attributes.max_target_reads = target_reads;
         attributes.access = kAll;
         const auto move = [&](QueuePair& self, QueuePair& peer, std::size_t peer_node) {
             attributes.state = QpState::init;
@@ -316,6 +317,30 @@ TEST_F(Timing, ALinkThatComesBack) {
     world->set_port(port, false);
     world->set_port(port, true);
     EXPECT_EQ(next_completion(0), 350 + (4096 << 10) + 50 + 1'000'000 + 340);
+}
+
+// All of them arrive before the first answer is back, which is long.
+TEST_F(Timing, ATargetRefusesMoreReadsThanItTakes) {
+    build(round_machine(), one_switch(2), 2);
+    const Pair good = connect(0, 1);
+    for (int i = 0; i < 6; ++i) {
+        post(good.a, 0, Opcode::read, 1, 4000);
+    }
+    for (int i = 0; i < 6; ++i) {
+        next_completion(0);
+    }
+    const Pair bad = connect(0, 1, 0, {}, 3);
+    for (int i = 0; i < 6; ++i) {
+        post(bad.a, 0, i == 3 ? Opcode::fetch_add : Opcode::read, 1, i == 3 ? 8 : 4000);
+    }
+    for (int i = 0; i < 3; ++i) {
+        next_completion(0);
+    }
+    next_completion(0, WorkStatus::remote_invalid_request);
+    for (int i = 0; i < 2; ++i) {
+        next_completion(0, WorkStatus::flushed);
+    }
+    EXPECT_EQ(bad.b.query().state, QpState::error);
 }
 
 class DcTiming : public Timing {

@@ -2,8 +2,8 @@
 // The published address as bytes (base/address.h).
 //
 //     u32 magic | u16 version | u16 rail count | u64 name | u64 key | u16 host length | host
-//     per rail: u32 datagram qp | u32 responder qp | u8 paths | u8 adapter | u8 flags | u8 0 |
-//         u32 rate | u16 size | bytes | u8 name length | name
+//     per rail: u32 datagram qp | u32 responder qp | u8 paths | u8 adapter | u8 flags |
+//         u8 max reads | u32 rate | u16 size | bytes | u8 name length | name
 #include "base/address.h"
 
 #include <algorithm>
@@ -67,12 +67,10 @@ bool decode_body(Reader& reader, std::uint16_t rail_count, ProcessAddress& out) 
     }
     out.rails.resize(rail_count);
     for (AddressRail& rail : out.rails) {
-        std::uint8_t zero = 0;
         if (!reader.get(rail.datagram_qp) || !reader.get(rail.responder_qp) ||
             !reader.get(rail.paths) || !reader.get(rail.adapter) || !reader.get(rail.flags) ||
-            !reader.get(zero) || !reader.get(rail.rate) || !reader.get(rail.size) ||
-            !is_sane(rail, rail_count) || zero != 0 ||
-            !reader.get_bytes(rail.bytes.data(), rail.size)) {
+            !reader.get(rail.max_reads) || !reader.get(rail.rate) || !reader.get(rail.size) ||
+            !is_sane(rail, rail_count) || !reader.get_bytes(rail.bytes.data(), rail.size)) {
             return false;
         }
         std::uint8_t name_size = 0;
@@ -106,7 +104,7 @@ std::vector<std::byte> encode(const ProcessAddress& address) {
         writer.put(rail.paths);
         writer.put(rail.adapter);
         writer.put(rail.flags);
-        writer.put(std::uint8_t{0});
+        writer.put(rail.max_reads);
         writer.put(rail.rate);
         writer.put(rail.size);
         writer.put_bytes(rail.bytes.data(), rail.size);

@@ -27,6 +27,7 @@ struct AddressRail {
     std::uint8_t paths = 1;         // most paths between this rail and another, 1..kMaxSubchannels
     std::uint8_t adapter = 0;       // index of the first rail that is a port of the same adapter
     std::uint8_t flags = 0;         // kRail...
+    std::uint8_t max_reads = 0;     // reads and atomics of one queue pair that it serves at a time
     std::uint32_t rate = 0;         // nominal, MB/s; 0: unknown
     std::string name{};             // for people; the first kMaxRailName characters
 };

@@ -13,6 +13,12 @@ constexpr std::uint32_t kSendDepth = 255;
 constexpr Nanoseconds kFirstSilence{1'000'000'000};
 constexpr std::uint32_t kMostSilenceDoublings = 4;
 
+// As many as both ends take: a target refuses more, which ends the connection. One where the target
+// takes none, so that the first is refused, and does not wait.
+std::uint32_t reads_to(const RailInfo& here, const AddressRail& there) {
+    return std::min(here.max_reads, std::max<std::uint32_t>(there.max_reads, 1));
+}
+
 } // namespace
 
 // Adds a subchannel for each path of the route; none has a queue pair yet.
@@ -123,7 +129,7 @@ Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubc
     attributes.timeout = context_.options.answer_timeout;
     attributes.retry_count = context_.options.answer_retries;
     attributes.send_psn = first_packet(peer.connection.number, subchannel.qp->number());
-    attributes.max_reads = info.max_reads;
+    attributes.max_reads = reads_to(info, rail);
     std::uint32_t migration = 0;
     if (context_.options.migration != nullptr && peer.contact.name != context_.options.self) {
         const auto index = static_cast<std::size_t>(&subchannel - peer.lanes.subchannels.data());

@@ -147,6 +147,7 @@ Status AttachedFabrics::open_rails(const Parts& parts, std::uint32_t depth, Proc
                     {at.size, at.bytes, datagrams ? attached.datagrams->qp_number(port) : 0,
                      datagrams ? attached.fabric->responder_qp(port) : 0, routes_->paths_of(i),
                      first_of_adapter(rails_, i), flags_of(i, rails_[i]->info(), parts),
+                     static_cast<std::uint8_t>(std::min(rails_[i]->info().max_reads, 255u)),
                      routes_->published_rate(i), rails_[i]->info().name});
             }
         }

@@ -297,10 +297,12 @@ CopyResult copy_memory(Direction direction, std::uint32_t process, std::uint64_t
                 ? process_vm_readv(static_cast<pid_t>(pid), local.data(), count, &far, 1, 0)
                 : process_vm_writev(static_cast<pid_t>(pid), local.data(), count, &far, 1, 0);
         if (n < 0 && errno == ESRCH && pid == process) {
-            if (find_living_thread(process, pid) == Threads::some_live && pid != process) {
+            const Threads threads = find_living_thread(process, pid);
+            if (threads == Threads::some_live && pid != process) {
                 continue;
             }
-            return CopyResult::gone;
+            return threads == Threads::unknown && may_exist(process) ? CopyResult::fault
+                                                                     : CopyResult::gone;
         }
         if (n < 0) {
             return copy_error(errno);

@@ -37,7 +37,9 @@ std::uint64_t host_identity();
 
 enum class CopyResult : std::uint8_t {
     ok,
-    fault,     // an address is not mapped, or the kernel cannot pin the peer's memory there
+    // An address is not mapped, or the kernel cannot pin the peer's memory there; or the first
+    // thread has ended, and the system does not say which others live (no file descriptor left).
+    fault,
     gone,      // no such process, or none of its threads lives
     forbidden, // ptrace rules, a seccomp filter or the kernel's configuration
     failed,    // out of memory
