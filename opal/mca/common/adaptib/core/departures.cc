@@ -147,7 +147,7 @@ void Departures::tear_down_peers() {
         const DatagramLink* link = peer->contact.datagram.link.get();
         if (peer->ending.released && early == nullptr && peer->in.early == nullptr &&
             (link == nullptr || !link->busy())) {
-            peer->contact.datagram.handle.reset();
+            peer->contact.channel.retransmitter().release(peer->contact.datagram);
         }
         protocol_.on_torn_down(*peer);
         if (early != nullptr) {
