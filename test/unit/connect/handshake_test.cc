@@ -406,6 +406,33 @@ TEST_F(Handshakes, ARepairOfAClosedConnectionIsRefusedThoughADisconnectIsUnderWa
     EXPECT_EQ(other.session.state, ConnectState::idle);
 }
 
+// The connection that this side has requested is over shared queue pairs, since it has no room for
+// those that the peer requests.
+TEST_F(Handshakes, ACrossingRequestForAnotherKindGetsNoRoomThatThereIsNot) {
+    limit_to_one();
+    arrive(peer(1), MessageType::connect_request, body(7));
+    Peer& higher = peer(9);
+    higher.session.state = ConnectState::requested;
+    higher.connection.shared = true;
+    higher.lanes.subchannels.resize(2);
+    EXPECT_EQ(arrive(higher, MessageType::connect_request, body(8)), 1u);
+    EXPECT_EQ(higher.session.state, ConnectState::idle);
+    EXPECT_EQ(higher.connection.refusal, static_cast<std::uint32_t>(RefusalReason::no_room));
+    EXPECT_EQ(counters_.connections_refused, 1u);
+    EXPECT_EQ(handle(), "9 unconnected; ");
+}
+
+// Nothing is left of what this side has requested, as when the device has become full.
+TEST_F(Handshakes, ARefusalOfACrossingRequestGivesThisSidesRequestUp) {
+    limit_to_one();
+    arrive(peer(1), MessageType::connect_request, body(7));
+    Peer& higher = peer(9);
+    higher.session.state = ConnectState::requested;
+    EXPECT_EQ(arrive(higher, MessageType::connect_request, body(8)), 1u);
+    EXPECT_EQ(higher.session.state, ConnectState::idle);
+    EXPECT_EQ(handle(), "9 unconnected; ");
+}
+
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
     second_.connects = Status::error(Reason::unreachable);
     Peer& other = peer(1);

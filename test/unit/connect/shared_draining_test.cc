@@ -142,6 +142,37 @@ TEST_F(Draining, OnlyInitiatorsWithWorkOfThePeersAreStopped) {
     EXPECT_TRUE(SharedDraining::is_quiet(*peer_));
 }
 
+// Nothing can be written to the peer itself any more.
+TEST_F(Draining, WorkOfAPeerThatHasLeftIsOverOnceLaterWorkOfOthersIs) {
+    const auto other = open_peer(2);
+    other->connection.shared = true;
+    other->lanes.subchannels[0].qp = std::make_unique<SharedQueuePair>(
+        initiators_[0], std::make_shared<RecordingPair>(21), other->connection.quiet_work);
+    other->lanes.subchannels[1].qp.reset();
+    other->in.credit_address = 0x2000;
+    QueuePairOwners owners;
+    for (Peer* peer : {peer_.get(), other.get()}) {
+        owners.add(*peer, peer->lanes.subchannels[0]);
+    }
+    EXPECT_TRUE(draining_.drained_by_others(*peer_, owners));
+    post(0);
+    other->session.state = ConnectState::answered;
+    EXPECT_FALSE(draining_.drained_by_others(*peer_, owners)) << "the other one is not yet open";
+    EXPECT_EQ(pairs_[0]->posts.size(), 1u);
+    other->session.state = ConnectState::open;
+    EXPECT_FALSE(draining_.drained_by_others(*peer_, owners));
+    EXPECT_FALSE(draining_.drained_by_others(*peer_, owners));
+    ASSERT_EQ(pairs_[0]->posts.size(), 2u);
+    EXPECT_EQ(pairs_[0]->posts[1].remote_address, 0x2000u);
+    complete_flush();
+    EXPECT_TRUE(draining_.drained_by_others(*peer_, owners));
+    SharedDraining::stop(*peer_);
+    EXPECT_FALSE(initiators_[0]->failed());
+    post(0);
+    other->health.life.left = true;
+    EXPECT_TRUE(draining_.drained_by_others(*peer_, owners)) << "nobody needs it";
+}
+
 TEST_F(Draining, APathThatHasDroppedOutIsNotWaitedFor) {
     peer_->lanes.subchannels[1].qp.reset();
     EXPECT_TRUE(draining_.drained(*peer_));

@@ -141,6 +141,7 @@ protected:
         options.random = &random_;
         options.liveness = &liveness_;
         options.connect_max = 1;
+        options.fault_tolerance = true;
         return options;
     }
     Protocol::Options protocol_options() {

@@ -153,6 +153,41 @@ TEST_F(CreditReturnTest, WithoutRoomForThePostCreditStaysDue) {
     EXPECT_EQ(posted_count(), peer_->in.ring->consumed());
 }
 
+// A shared queue pair that has failed without work of this peer's: no completion tells.
+TEST_F(CreditReturnTest, AQueuePairThatTakesNoMoreIsReplaced) {
+    qp().answer = Status::error(Reason::bad_state);
+    peer_->session.repairable = true;
+    consume(40);
+    credit_.return_credit(*peer_);
+    EXPECT_TRUE(peer_->in.ring->credit_due());
+    EXPECT_TRUE(peer_->interruption.repair.wanted);
+    connections_.repairs().leave(*peer_);
+}
+
+TEST_F(CreditReturnTest, AQueuePairThatFailsBeforeTheConfirmationIsReplacedAfterIt) {
+    qp().answer = Status::error(Reason::bad_state);
+    peer_->session.state = ConnectState::answered;
+    consume(40);
+    credit_.return_credit(*peer_);
+    EXPECT_TRUE(peer_->interruption.repair.wanted);
+    connections_.repairs().leave(*peer_);
+    peer_->session.state = ConnectState::open;
+}
+
+TEST_F(CreditReturnTest, WithoutRepairsThePeerIsLost) {
+    qp().answer = Status::error(Reason::bad_state);
+    consume(40);
+    peer_->in.teardown_pending = true;
+    credit_.return_credit(*peer_);
+    connections_.handle_events();
+    EXPECT_EQ(connect_events_.log, "") << "it is disconnected, and waits for no credit";
+    peer_->in.teardown_pending = false;
+    credit_.return_credit(*peer_);
+    connections_.handle_events();
+    EXPECT_FALSE(peer_->interruption.repair.wanted);
+    EXPECT_EQ(connect_events_.log, "20 failed: credit could not be returned; ");
+}
+
 TEST_F(CreditReturnTest, CreditWaitsWhileAnotherQueuePairIsToCarryIt) {
     consume(40);
     peer_->control.migration.paused = true;

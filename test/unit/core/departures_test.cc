@@ -234,6 +234,36 @@ TEST_F(DeparturesTest, ADisconnectedPeerIsReleasedOnce) {
     EXPECT_FALSE(torn_down());
 }
 
+TEST_F(DeparturesTest, TheHandleOfADisconnectedPeerOutlivesTheDatagramsUnderWay) {
+    const auto token = std::make_shared<int>();
+    DatagramTarget& target = peer_.contact.datagram;
+    target.handle = std::make_unique<StandingHandle>(kOk, token);
+    MessageHeader header;
+    header.type = MessageType::allowance;
+    ASSERT_NE(peer_.contact.channel.reserve(0), nullptr);
+    ASSERT_TRUE(peer_.contact.channel.commit(target, header).ok());
+    peer_.contact.channel.retransmitter().forget(target); // no acknowledgment is awaited
+    disconnect();
+    departures_.tear_down_peers();
+    EXPECT_TRUE(torn_down());
+    EXPECT_EQ(target.handle, nullptr);
+    EXPECT_EQ(token.use_count(), 2) << "the adapter may still use it";
+}
+
+// Its path has failed before the peer confirmed the connection, which then comes to nothing.
+TEST_F(DeparturesTest, ADisconnectThatWaitsForARepairEndsWithoutAConnection) {
+    disconnect();
+    peer_.session.state = ConnectState::answered;
+    peer_.interruption.repair.wanted = true;
+    departures_.tear_down_peers();
+    ASSERT_FALSE(torn_down());
+    connections_.close(peer_, ConnectState::idle);
+    protocol_.on_unconnected(peer_);
+    departures_.tear_down_peers();
+    EXPECT_TRUE(torn_down());
+    EXPECT_FALSE(peer_.session.disconnect_sent || peer_.ending.disconnect_received);
+}
+
 TEST_F(DeparturesTest, APeerThatIsWantedAgainKeepsItsHandle) {
     disconnect();
     peer_.ending.released = false;

@@ -28,6 +28,21 @@ protected:
         return wanted;
     }
 
+    // A queue pair of a peer in that state, not yet repairable, fails. Returns true if the
+    // connection is to be made anew. Otherwise the peer is lost.
+    bool survives(ConnectState state, WorkStatus status) {
+        Peer& peer = meet(++name_);
+        connect(peer);
+        peer.session.state = state;
+        const Subchannel& failed = peer.lanes.subchannels[1];
+        connections_.queue_pairs().owners().add(peer, failed);
+        reactions_.on_path_failed(failed.local_rail, failed.qp->number(), status, 0);
+        const bool wanted = peer.interruption.repair.wanted;
+        EXPECT_NE(wanted, peer.session.state == ConnectState::failed);
+        connections_.close(peer, ConnectState::idle);
+        return wanted;
+    }
+
     std::uint64_t name_ = 10;
     PathReactions reactions_{message_};
 };
@@ -65,6 +80,18 @@ TEST_F(PathReactionsTest, OneThatDoesNotUseTheRailStays) {
     peer.lanes.subchannels[1].qp.reset();
     reactions_.on_address_moved(peer, 1);
     EXPECT_FALSE(peer.interruption.repair.wanted) << "that path is not connected";
+}
+
+// The peer may be open already, so that its messages find credit posted to it.
+TEST_F(PathReactionsTest, APathThatFailsBeforeTheConfirmationIsRepairedAfterIt) {
+    EXPECT_TRUE(survives(ConnectState::answered, WorkStatus::retry_exceeded));
+    EXPECT_TRUE(survives(ConnectState::requested, WorkStatus::flushed));
+    EXPECT_FALSE(survives(ConnectState::answered, WorkStatus::remote_access_error))
+        << "that would come again";
+}
+
+TEST_F(PathReactionsWithoutRepairs, APathThatFailsBeforeTheConfirmationLosesThePeer) {
+    EXPECT_FALSE(survives(ConnectState::answered, WorkStatus::retry_exceeded));
 }
 
 TEST_F(PathReactionsWithoutRepairs, NothingIsRepaired) {

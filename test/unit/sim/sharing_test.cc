@@ -528,6 +528,44 @@ TEST(SharedRing, PortsThatFailAllTheTimeLoseNothing) {
     EXPECT_GT(repairs, 10u);
 }
 
+class ASharerThatLeaves : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(FaultTolerance, ASharerThatLeaves, testing::Values(true, false),
+                         [](const auto& test) { return test.param ? "on" : "off"; });
+
+// Rank 0 uses one initiator for both others. All that it posts to rank 1 is credit.
+TEST_P(ASharerThatLeaves, DisturbsNobody) {
+    RanksOptions options = world_of(3);
+    options.parameters.dc_initiators = 1;
+    if (!GetParam()) {
+        options.parameters.fault_tolerance = kOff;
+    }
+    const auto ranks = make(std::move(options));
+    for (int i = 0; i < 20; ++i) {
+        carry(*ranks, 0, 2, 1000);
+        carry(*ranks, 2, 0, 1000);
+        carry(*ranks, 1, 0, 1000);
+    }
+    rest(*ranks, 1ms);
+    ASSERT_TRUE(is_shared(*ranks, 0, 1) && is_shared(*ranks, 0, 2));
+    const Peer& gone = *ranks->peer(0, 2);
+    EXPECT_TRUE(ranks->core(2).protocol().disconnects().leave(*ranks->peer(2, 0)));
+    ranks->wake(2);
+    rest(*ranks, 1ms);
+    EXPECT_TRUE(gone.health.life.left);
+    EXPECT_EQ(gone.session.state, ConnectState::idle);
+    ranks->kill(2);
+    Messages messages;
+    for (std::size_t i = 0; i < 200; ++i) { // more than a ring holds
+        messages.push_back(std::make_unique<Message>(1, 0, 4000, i));
+    }
+    carry(*ranks, messages);
+    carry(*ranks, 0, 1, 100);
+    EXPECT_EQ(ranks->counters(0).initiators_replaced, 0u);
+    EXPECT_EQ(ranks->counters(0).repairs, 0u);
+    EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
+    nothing_bad(*ranks);
+}
+
 // Only ranks that used the failed queue pair repair anything.
 TEST(SharedRing, ARepairDoesNotSpread) {
     constexpr std::size_t kRanks = 6;

@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "channel/datagram.h"
@@ -93,6 +94,16 @@ public:
         events_.handle_failure(peer);
         return renewed;
     }
+    // Called when a queue pair of the connection takes no work any more, since it has failed. A
+    // shared one may have failed without work of this peer's, so that no completion tells.
+    void on_bad_state(Peer& peer, const std::string& what) {
+        const bool open = peer.session.state == ConnectState::open;
+        if (peer.session.repairable || (context_.options.fault_tolerance && !open)) {
+            repairs_.begin(peer); // when it is open
+        } else if (open && !peer.in.teardown_pending) {
+            teardown_.fail(peer, Status::error(Reason::bad_state), what);
+        }
+    }
     // Handles a request that had to wait for the end of the connection before, and all events.
     void on_early_request(Peer& peer, const ConnectBody& body) {
         handshake_.on_early_request(peer, body);
@@ -143,6 +154,10 @@ public:
     CmConnects& cm_connects() { return cm_connects_; }
     // Draining of work over shared queue pairs.
     SharedDraining& shared_draining() { return shared_draining_; }
+    // As SharedDraining::drained_by_others.
+    bool drained_by_others(Peer& left) {
+        return shared_draining_.drained_by_others(left, queue_pairs_.owners());
+    }
     // Which peers may share queue pairs, and which do.
     SharingRules& sharing() { return sharing_; }
     // Limit on connections, and the peers that wait for one.
@@ -161,7 +176,7 @@ private:
                           repair_steps_, cm_connects_, measurement_, limit_, sharing_}};
     RepairSteps repair_steps_{context_,
                               {queue_pairs_, offered_rings_, resources_, messages_, closings_,
-                               lane_migrations_, repairs_, measurement_, limit_},
+                               lane_migrations_, repairs_, measurement_},
                               handshake_};
     Teardown teardown_{context_,
                        {pool_, queue_pairs_, offered_rings_, resources_, messages_, closings_,

@@ -25,7 +25,10 @@ bool ControlLanes::can_carry(const Peer& peer, std::uint32_t index) const {
 }
 
 Status ControlLanes::post_flush(Peer& peer, FlushWork& by) {
-    Subchannel& subchannel = peer.lanes.subchannels[get_or_choose(peer)];
+    return post_flush(peer, peer.lanes.subchannels[get_or_choose(peer)], by);
+}
+
+Status ControlLanes::post_flush(const Peer& peer, Subchannel& subchannel, FlushWork& by) {
     Flush& flush = by.flush();
     const SendWork work =
         empty_write(wr_id_of(&by), peer.in.credit_address, subchannel.remote_memory_key);

@@ -29,6 +29,8 @@ public:
     // Posts an empty write on the control lane, which carries everything that this side posts
     // besides transfers. Errors: of the queue pair; again.
     Status post_flush(Peer& peer, FlushWork& by);
+    // Posts it on that subchannel of the peer.
+    Status post_flush(const Peer& peer, Subchannel& subchannel, FlushWork& by);
     // Counts a post for the connection itself. posts() returns the number.
     void count_post() { ++posts_; }
     std::uint64_t posts() const { return posts_; }

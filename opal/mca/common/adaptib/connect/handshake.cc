@@ -186,7 +186,8 @@ void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool able =
         shared
             ? parts_.sharing.may_share(peer) && parts_.sharing.may_share_now(peer, need.awaited)
-            : !peer.lanes.subchannels.empty() ||
+            : (!peer.lanes.subchannels.empty() &&
+               (!peer.connection.shared || peer.interruption.repair.active)) ||
                   (parts_.limit.has_room() && (need.required || !parts_.limit.goes_behind(peer)));
     if (!able) {
         refuse(peer, body, need);
@@ -251,8 +252,9 @@ void Handshake::refuse(Peer& peer, const ConnectBody& body, Need need) {
         }
         return;
     }
-    if (!peer.lanes.subchannels.empty()) {
-        parts_.teardown.close(peer, ConnectState::idle);
+    if (!peer.lanes.subchannels.empty() || peer.session.state == ConnectState::requested) {
+        parts_.teardown.close(peer, ConnectState::idle); // a request of this side's is given up
+        context_.events.report(peer, ConnectEvent::unconnected);
     }
     ++context_.counters.connections_refused;
     if (body.access_key == 0) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "connect/repair_steps.h"
 
-#include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace adaptib {
 
@@ -49,30 +47,19 @@ void RepairSteps::abandon(Peer& peer) {
 
 // Destroys the peer's initiators, which complete nothing any more, for other users neither.
 void RepairSteps::destroy_initiators(Peer& peer) {
-    std::vector<const SharedInitiator*> gone;
+    bool any = false;
     for (const Subchannel& subchannel : peer.lanes.subchannels) {
         SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
         if (shared != nullptr) {
-            gone.push_back(&shared->initiator());
+            any = true;
             shared->initiator().destroy();
         }
     }
-    if (gone.empty()) {
-        return;
+    if (any) {
+        peer.interruption.repair.quiet_at =
+            context_.options.clock->now() + SharedDraining::kPacketsGone;
+        parts_.repairs.begin_for_sharers(peer);
     }
-    peer.interruption.repair.quiet_at =
-        context_.options.clock->now() + SharedDraining::kPacketsGone;
-    parts_.limit.for_each([&](Peer& other) {
-        const bool uses = std::any_of(
-            other.lanes.subchannels.begin(), other.lanes.subchannels.end(), [&](const auto& each) {
-                SharedQueuePair* const shared = other.shared_queue_pair(each);
-                return shared != nullptr &&
-                       std::find(gone.begin(), gone.end(), &shared->initiator()) != gone.end();
-            });
-        if (uses && &other != &peer && other.session.repairable) {
-            parts_.repairs.begin(other);
-        }
-    });
 }
 
 void RepairSteps::on_repair_quiet(Peer& peer) {

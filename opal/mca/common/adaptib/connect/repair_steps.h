@@ -16,7 +16,6 @@
 #include "base/wire.h"
 #include "connect/closings.h"
 #include "connect/connect_context.h"
-#include "connect/connection_limit.h"
 #include "connect/connection_resources.h"
 #include "connect/handshake_messages.h"
 #include "connect/lane_migrations.h"
@@ -48,7 +47,6 @@ public:
         LaneMigrations& lane_migrations;
         Repairs& repairs;
         PathMeasurement& measurement;
-        ConnectionLimit& limit;
     };
     RepairSteps(const ConnectContext& context, const Parts& parts, RepairStepsListener& listener)
         : context_(context), parts_(parts), listener_(listener) {}

@@ -5,6 +5,15 @@
 
 namespace adaptib {
 
+namespace {
+
+bool not_yet_open(const Peer& peer) {
+    return peer.session.state == ConnectState::requested ||
+           peer.session.state == ConnectState::answered;
+}
+
+} // namespace
+
 void Repairs::begin(Peer& peer) {
     peer.interruption.repair.gentle = false;
     want(peer);
@@ -21,6 +30,21 @@ void Repairs::improve(Peer& peer) {
             peer.interruption.repair.gentle = true;
             want(peer);
             return;
+        }
+    }
+}
+
+void Repairs::begin_for_sharers(Peer& peer) {
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
+        if (shared == nullptr || !shared->initiator().failed()) {
+            continue;
+        }
+        for (Peer* other : queue_pairs_.owners().find(subchannel.local_rail, shared->number())) {
+            const bool later = context_.options.fault_tolerance && not_yet_open(*other);
+            if (other != &peer && (other->session.repairable || later)) {
+                begin(*other);
+            }
         }
     }
 }

@@ -61,6 +61,9 @@ public:
     // Same as begin() if there is a path that the connection lacks, once the work under way is
     // over.
     void improve(Peer& peer);
+    // Same as begin() for the others that use a shared queue pair of the peer that has failed: none
+    // of their own work may be on it, and then no completion tells them.
+    void begin_for_sharers(Peer& peer);
     void leave(Peer& peer);
     // Returns true if advance() is to be called again and again.
     bool active() const { return !repairing_.empty(); }

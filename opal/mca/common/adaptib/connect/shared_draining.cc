@@ -46,6 +46,49 @@ bool SharedDraining::drained(Peer& peer) {
     return false;
 }
 
+bool SharedDraining::drained_by_others(Peer& left, QueuePairOwners& owners) {
+    return std::none_of(
+        left.lanes.subchannels.begin(), left.lanes.subchannels.end(), [&](const auto& each) {
+            SharedQueuePair* const shared = left.shared_queue_pair(each);
+            return shared != nullptr && !shared->settled() && !shared->initiator().failed() &&
+                   waits_for_others(left, each, owners);
+        });
+}
+
+// Returns true if the end of the peer's work over that shared queue pair is to be awaited. Of
+// several subchannels one at a time has the peer's flush.
+bool SharedDraining::waits_for_others(Peer& left, const Subchannel& subchannel,
+                                      QueuePairOwners& owners) {
+    constexpr std::int64_t kPart = 4; // as a repair waits for work under way
+    Closing& closing = left.connection.closing;
+    const Nanoseconds now = context_.options.clock->now();
+    if (closing.flush.awaits(subchannel)) {
+        const bool late = context_.options.fault_tolerance &&
+                          now >= closing.began + context_.options.failure_timeout / kPart;
+        if (late) {
+            left.shared_queue_pair(subchannel)->initiator().fail();
+        }
+        return !late;
+    }
+    bool used = false; // by another one, over which nothing can be posted now
+    for (Peer* other : owners.find(subchannel.local_rail, subchannel.qp->number())) {
+        const PeerLife& life = other->health.life;
+        if (other == &left || other->session.state == ConnectState::failed || life.left ||
+            life.ended) {
+            continue;
+        }
+        used = true;
+        Subchannel* const way = other->lanes.find(subchannel.local_rail, subchannel.qp->number());
+        if (other->session.state == ConnectState::open && !other->in.teardown_pending &&
+            lanes_.post_flush(*other, *way, left.connection.closing_flush).ok()) {
+            closing.flush.posts = left.shared_queue_pair(subchannel)->posts();
+            closing.began = now;
+            return true;
+        }
+    }
+    return used && !context_.options.fault_tolerance;
+}
+
 bool SharedDraining::may_fence(Peer& peer) {
     if (peer.transfers.stripes > 0 || !drained(peer)) {
         return false;

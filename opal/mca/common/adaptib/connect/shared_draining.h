@@ -12,6 +12,7 @@
 
 #include "connect/connect_context.h"
 #include "connect/control_lanes.h"
+#include "connect/queue_pair_owners.h"
 
 namespace adaptib {
 
@@ -31,10 +32,18 @@ public:
     // Returns true if nothing of this side's connection can touch the other side's memory any more;
     // finds out, so the caller calls it again.
     bool may_fence(Peer& peer);
+    // Same as drained() for a peer that has left: nothing can be written to it. Of two requests
+    // over a queue pair the second completes last, so the empty write goes to another peer that
+    // uses the queue pair. Returns true, too, if nobody else uses it, or if the work takes too long
+    // and the others can be repaired.
+    bool drained_by_others(Peer& left, QueuePairOwners& owners);
     // Stops unfinished shared queue pairs for good, before memory that they may read is freed.
+    // Others that use them have to be told (Repairs::begin_for_sharers).
     static void stop(Peer& peer);
 
 private:
+    bool waits_for_others(Peer& left, const Subchannel& subchannel, QueuePairOwners& owners);
+
     const ConnectContext& context_;
     ControlLanes& lanes_;
 };

@@ -45,8 +45,13 @@ void Teardown::leave(Peer& peer, ConnectState state) {
     }
 }
 
-void Teardown::break_off(Peer& peer) {
+void Teardown::stop_sharing(Peer& peer) {
     SharedDraining::stop(peer);
+    parts_.repairs.begin_for_sharers(peer);
+}
+
+void Teardown::break_off(Peer& peer) {
+    stop_sharing(peer);
     leave(peer, ConnectState::failed);
     parts_.pool.destroy(peer);
     if (peer.connection.slot_link.linked()) {
@@ -57,7 +62,7 @@ void Teardown::break_off(Peer& peer) {
 }
 
 void Teardown::close(Peer& peer, ConnectState state) {
-    SharedDraining::stop(peer);
+    stop_sharing(peer);
     leave(peer, state);
     parts_.offered_rings.withdraw(peer);
     parts_.resources.drop(peer);

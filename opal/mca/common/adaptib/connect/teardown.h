@@ -61,6 +61,7 @@ public:
 private:
     void on_unsent(Peer& peer, Status status) override;
     void leave(Peer& peer, ConnectState state);
+    void stop_sharing(Peer& peer);
 
     const ConnectContext& context_;
     const Parts parts_;

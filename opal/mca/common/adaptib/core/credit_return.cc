@@ -69,11 +69,13 @@ bool CreditReturn::post_credit(Peer& peer, Subchannel& subchannel) {
     work.gather_count = 1;
     work.remote_address = peer.in.credit_address;
     work.remote_key = subchannel.remote_memory_key;
-    const bool posted = subchannel.qp->post_send(work).ok();
-    if (posted) {
+    const Status status = subchannel.qp->post_send(work);
+    if (status.ok()) {
         peer.in.credit_work.on_posted(consumed);
+    } else if (status.reason() == Reason::bad_state) {
+        connections_.on_bad_state(peer, "credit could not be returned");
     }
-    return posted;
+    return status.ok();
 }
 
 } // namespace adaptib

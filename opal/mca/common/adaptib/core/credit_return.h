@@ -26,7 +26,8 @@ public:
           counters_(counters) {}
 
     // A count that cannot be written now is written when this is called again: in the next pass. So
-    // is one that was written beside another write, once that is complete (CreditWork).
+    // is one that was written beside another write, once that is complete (CreditWork). A queue
+    // pair that takes nothing any more breaks the connection.
     void return_credit(Peer& peer);
 
     // Returns true if credit waits for a completion: these should be polled now.

@@ -96,7 +96,6 @@ bool Departures::leaves(Peer& peer) {
     }
     if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {
         left_.push_back(&peer);
-        add_disconnected(peer); // so that tear_down_peers() is called
     }
     return true;
 }
@@ -107,6 +106,10 @@ void Departures::release_left_peers() {
         rings_.empty(*peer); // a failed return of credit may have told before all was received
         std::erase(disconnected_, peer);
         if (peer->session.state == ConnectState::failed || protocol_.failures().needs(*peer)) {
+            continue;
+        }
+        if (!connections_.drained_by_others(*peer)) {
+            left_.push_back(peer); // else those that share its queue pairs would lose theirs
             continue;
         }
         protocol_.failures().drop_disconnects(*peer);
@@ -144,7 +147,7 @@ void Departures::tear_down_peers() {
         const DatagramLink* link = peer->contact.datagram.link.get();
         if (peer->ending.released && early == nullptr && peer->in.early == nullptr &&
             (link == nullptr || !link->busy())) {
-            peer->contact.datagram.handle.reset();
+            peer->contact.channel.retransmitter().release(peer->contact.datagram);
         }
         protocol_.on_torn_down(*peer);
         if (early != nullptr) {

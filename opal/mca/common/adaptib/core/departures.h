@@ -45,7 +45,7 @@ public:
     // The peer has said that it is gone; end() is called for it at the end of this progress.
     void add_leaving(Peer& peer) { leaving_.push_back(&peer); }
     // Returns true if tear_down_peers() has something to do.
-    bool any() const { return !disconnected_.empty() || !leaving_.empty(); }
+    bool any() const { return !disconnected_.empty() || !leaving_.empty() || !left_.empty(); }
     // Ends peers that have said that they are gone, releases those that have left, and takes down
     // the connections of those that have disconnected. Such a peer keeps its record, so that its
     // sequence numbers continue should it come back.

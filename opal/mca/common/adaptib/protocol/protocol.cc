@@ -51,6 +51,7 @@ void Protocol::on_unconnected(Peer& peer) {
         flow_.resume(peer);
     }
     rendezvous_.on_unconnected(peer);
+    disconnects_.end_if_over(peer); // it may have waited for a repair that is not needed any more
 }
 
 // The core has taken the connection down.
