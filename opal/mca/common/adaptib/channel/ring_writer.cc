@@ -151,6 +151,9 @@ bool RingWriter::go_on(std::uint64_t units) {
 // too little memory for that message.
 bool RingWriter::next_lap(std::uint64_t units) {
     const std::uint32_t end = cursor_.position();
+    if (cursor_.caught_up()) {
+        cursor_.all_consumed(); // of so little the reader does not report
+    }
     if (end > 0 && !skip_rest()) {
         return false;
     }
