@@ -207,8 +207,8 @@ TEST_F(Room, WhileItIsTakenBackTheWriterStaysInTheFirstPart) {
 }
 
 // Laps of all lengths in a ring that has been large. What lies behind the first part, and perhaps
-// was taken back, is not touched until the writer has said that it goes there; and if the reader has
-// everything, the next message finds a place.
+// was taken back, is not touched until the writer has said that it goes there; and if the reader
+// has everything, the next message finds a place.
 TEST_F(Room, WhatWasTakenBackIsNotTouchedBeforeTheWriterSaysSo) {
     for (std::uint64_t seed = 1; seed <= 400; ++seed) {
         SCOPED_TRACE(seed);
