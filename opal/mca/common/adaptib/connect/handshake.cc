@@ -545,8 +545,7 @@ void Handshake::grant_preference(Peer& peer) {
 }
 
 bool Handshake::renew_shared(Peer& peer, Subchannel& subchannel) {
-    if (!peer.connection.shared || (peer.session.state != ConnectState::requested &&
-                                    peer.session.state != ConnectState::answered)) {
+    if (!peer.connection.shared || !peer.session.in_handshake()) {
         return false;
     }
     std::unique_ptr<QueuePair> old = std::move(subchannel.qp);

@@ -5,15 +5,6 @@
 
 namespace adaptib {
 
-namespace {
-
-bool not_yet_open(const Peer& peer) {
-    return peer.session.state == ConnectState::requested ||
-           peer.session.state == ConnectState::answered;
-}
-
-} // namespace
-
 void Repairs::begin(Peer& peer) {
     peer.interruption.repair.gentle = false;
     want(peer);
@@ -41,7 +32,7 @@ void Repairs::begin_for_sharers(Peer& peer) {
             continue;
         }
         for (Peer* other : queue_pairs_.owners().find(subchannel.local_rail, shared->number())) {
-            const bool later = context_.options.fault_tolerance && not_yet_open(*other);
+            const bool later = context_.options.fault_tolerance && other->session.in_handshake();
             if (other != &peer && (other->session.repairable || later)) {
                 begin(*other);
             }

@@ -25,13 +25,6 @@ bool is_incident(PathState was, PathState now, bool rail_down) {
     return !rail_down && !(was == PathState::failed && now == PathState::suspect);
 }
 
-// Returns true if the connection is not yet repairable, and may become so. The peer may write
-// already, so that this side posts credit.
-bool is_coming_up(const Peer& peer) {
-    return peer.session.state == ConnectState::requested ||
-           peer.session.state == ConnectState::answered;
-}
-
 } // namespace
 
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
@@ -64,7 +57,8 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
                                                  parts_->datagram_paths.reports_paths(peer));
                 }
                 parts_->connections.repairs().begin(peer);
-            } else if (parts_->paths.on() && is_path_failure(status) && is_coming_up(peer)) {
+            } else if (parts_->paths.on() && is_path_failure(status) &&
+                       peer.session.in_handshake()) {
                 parts_->connections.repairs().begin(peer); // when it is open
             } else if (!peer.in.teardown_pending) {
                 // A peer that is disconnected, and takes its end down, does not use the connection

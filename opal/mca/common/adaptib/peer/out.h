@@ -38,11 +38,13 @@ struct PeerOut {
 
 // State that decides whether a message may go now, and its number.
 struct PeerSession {
-    // Returns true while a connection is coming up, or being repaired.
-    bool connecting() const {
-        return state == ConnectState::requested || state == ConnectState::answered ||
-               state == ConnectState::repairing;
+    // Returns true while both sides agree on a connection. The peer may write already, and so have
+    // credit returned.
+    bool in_handshake() const {
+        return state == ConnectState::requested || state == ConnectState::answered;
     }
+    // Returns true while a connection is coming up, or being repaired.
+    bool connecting() const { return in_handshake() || state == ConnectState::repairing; }
 
     std::uint32_t next_send = 0; // number of the next message
     ConnectState state = ConnectState::idle;
