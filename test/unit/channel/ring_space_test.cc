@@ -68,7 +68,12 @@ TEST_F(Space, GrowsByHalfAtLeast) {
     EXPECT_EQ(space.end(), kUnits) << "the whole ring needs no unit for the end";
     space.leave();
     EXPECT_FALSE(space.beyond());
-    EXPECT_EQ(space.memory(), kUnits);
+    EXPECT_EQ(space.memory(), kFirst) << "the reader may take back the rest";
+    EXPECT_EQ(space.end(), kFirst - 1);
+    const std::uint32_t before = asked;
+    extend(kFirst + 8, kFirst + 2);
+    EXPECT_EQ(space.memory(), kUnits) << "it has not";
+    EXPECT_EQ(asked, before);
 }
 
 TEST_F(Space, GetsMemoryForThisMessageIfThereIsNoneForMore) {
