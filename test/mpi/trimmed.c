@@ -67,19 +67,27 @@ static void exchange(unsigned char *out, unsigned char *in, int round)
     CHECK_BYTES(in, BYTES, key_of(peer, 1, BYTES, (uint64_t) round), "exchange");
 }
 
+/* Multiples of 16 bytes up to 4 KiB, then powers of two up to 256 KiB. */
+static size_t size_of_piece(int number)
+{
+    const int small = 256;
+
+    return number < small ? (size_t) (16 * (number + 1) - 8) : (size_t) 8192 << (number - small);
+}
+
 /* Leaves free pieces of each size in front of the buffers. What the libraries allocate meanwhile is
  * taken from these: behind the buffers, it would keep the heap from becoming shorter. */
 static void make_room(void)
 {
     enum {
-        SIZES = 256, /* multiples of 16 bytes */
+        SIZES = 256 + 6,
         OF_EACH = 24
     };
     static void *room[SIZES][OF_EACH], *between[SIZES][OF_EACH];
 
     for (int i = 0; i < SIZES; i++) {
         for (int k = 0; k < OF_EACH; k++) {
-            room[i][k] = malloc((size_t) (16 * (i + 1) - 8));
+            room[i][k] = malloc(size_of_piece(i));
             between[i][k] = malloc(24);
             CHECK(NULL != room[i][k] && NULL != between[i][k], "malloc");
         }
