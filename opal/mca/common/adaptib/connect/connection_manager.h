@@ -97,10 +97,9 @@ public:
     // Called when a queue pair of the connection takes no work any more, since it has failed. A
     // shared one may have failed without work of this peer's, so that no completion tells.
     void on_bad_state(Peer& peer, const std::string& what) {
-        const bool open = peer.session.state == ConnectState::open;
-        if (peer.session.repairable || (context_.options.fault_tolerance && !open)) {
-            repairs_.begin(peer); // when it is open
-        } else if (open && !peer.in.teardown_pending) {
+        if (repairs_.may_begin(peer)) {
+            repairs_.begin(peer);
+        } else if (peer.session.state == ConnectState::open && !peer.in.teardown_pending) {
             teardown_.fail(peer, Status::error(Reason::bad_state), what);
         }
     }

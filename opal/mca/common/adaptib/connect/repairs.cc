@@ -32,8 +32,7 @@ void Repairs::begin_for_sharers(Peer& peer) {
             continue;
         }
         for (Peer* other : queue_pairs_.owners().find(subchannel.local_rail, shared->number())) {
-            const bool later = context_.options.fault_tolerance && other->session.in_handshake();
-            if (other != &peer && (other->session.repairable || later)) {
+            if (other != &peer && may_begin(*other)) {
                 begin(*other);
             }
         }

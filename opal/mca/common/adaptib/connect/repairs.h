@@ -54,6 +54,11 @@ public:
             RepairListener& listener)
         : context_(context), queue_pairs_(queue_pairs), draining_(draining), listener_(listener) {}
 
+    // Returns true if begin() leads to a repair: now, or once the connection is open.
+    bool may_begin(const Peer& peer) const {
+        return peer.session.repairable ||
+               (context_.options.fault_tolerance && peer.session.in_handshake());
+    }
     // Called when a path of the connection has failed, or the peer says so: makes the connection
     // anew, if the peer has one, as soon as progress is made. REQUIRES: peer.session.repairable, or
     // the state is not open.
