@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-sided operations on device memory over the BTL: pieces that the core has no memory for now,
-// and pieces that fail, when their operation has begun.
+// One-sided operations on device memory over the BTL: pieces that the core has no memory for,
+// until later, and pieces that fail, when their operation has begun.
 #include "unit/btl/device_stand_in.h"
 
 #include <gtest/gtest.h>

@@ -25,6 +25,15 @@ protected:
         peer_.flow.messages_sent = 5;
         departures_.add_disconnected(peer_);
     }
+    // A datagram to the peer is under way, by an address handle that holds the token.
+    void send_datagram(const std::shared_ptr<int>& token) {
+        DatagramTarget& target = peer_.contact.datagram;
+        target.handle = std::make_unique<StandingHandle>(kOk, token);
+        MessageHeader header;
+        header.type = MessageType::allowance;
+        ASSERT_NE(peer_.contact.channel.reserve(0), nullptr);
+        ASSERT_TRUE(peer_.contact.channel.commit(target, header).ok());
+    }
     bool torn_down() const { return peer_.flow.messages_sent == 0; }
     void on_broken(Peer& peer) override {
         KnownPeers::on_broken(peer);
@@ -63,11 +72,7 @@ TEST_F(DeparturesTest, APeerThatFinalizesLeavesWithoutAFailure) {
 TEST_F(DeparturesTest, AHandleOutlivesTheDatagramsUnderWay) {
     const auto token = std::make_shared<int>();
     DatagramTarget& target = peer_.contact.datagram;
-    target.handle = std::make_unique<StandingHandle>(kOk, token);
-    MessageHeader header;
-    header.type = MessageType::allowance;
-    ASSERT_NE(peer_.contact.channel.reserve(0), nullptr);
-    ASSERT_TRUE(peer_.contact.channel.commit(target, header).ok());
+    ASSERT_NO_FATAL_FAILURE(send_datagram(token));
     handle_of(peer_).says(Status::error(Reason::no_device));
     departures_.on_peers_changed();
     departures_.tear_down_peers();
@@ -237,11 +242,7 @@ TEST_F(DeparturesTest, ADisconnectedPeerIsReleasedOnce) {
 TEST_F(DeparturesTest, TheHandleOfADisconnectedPeerOutlivesTheDatagramsUnderWay) {
     const auto token = std::make_shared<int>();
     DatagramTarget& target = peer_.contact.datagram;
-    target.handle = std::make_unique<StandingHandle>(kOk, token);
-    MessageHeader header;
-    header.type = MessageType::allowance;
-    ASSERT_NE(peer_.contact.channel.reserve(0), nullptr);
-    ASSERT_TRUE(peer_.contact.channel.commit(target, header).ok());
+    ASSERT_NO_FATAL_FAILURE(send_datagram(token));
     peer_.contact.channel.retransmitter().forget(target); // no acknowledgment is awaited
     disconnect();
     departures_.tear_down_peers();

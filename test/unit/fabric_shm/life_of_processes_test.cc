@@ -183,7 +183,7 @@ TEST(LifeOfProcesses, MemoryIsReachedByALivingThread) {
               CopyResult::gone);
 }
 
-// Where no file descriptor is left, nobody can say which thread lives.
+// The system does not say which thread lives if the process has no file descriptor left.
 TEST(LifeOfProcesses, WithoutADescriptorTheOwnerOfMemoryIsNotTakenForGone) {
     std::uint64_t word = 4711;
     const Headless process(wait_for_end);

@@ -54,10 +54,19 @@ public:
         }
         return done();
     }
+    void connect() {
+        start();
+        ask(0);
+        ASSERT_TRUE(run(kSecond, [&] { return open() && arrived(0); }));
+    }
     void plan(const fault::PlannedFault& fault) {
         for (fault::FaultPlan& each : plans) { // either node may be the one that asks
             each.faults.push_back(fault);
         }
+    }
+    // No connect succeeds from now on for so long.
+    void fail_connects(Nanoseconds time) {
+        plan({.fault = Fault::cm_connect_fails, .rate = 1, .until = cores->clock.now() + time});
     }
     std::uint64_t repeated() {
         return cores->counters(0).cm_connects_repeated + cores->counters(1).cm_connects_repeated;
@@ -231,11 +240,8 @@ TEST(CmConnects, ACmConnectThatIsSilentIsTriedAgain) {
 // A repair does not wait that long for an rdma_cm connect: a new attempt looks for paths again.
 TEST(CmConnects, ARepairThatConnectsNobodyBeginsAnew) {
     World world;
-    world.start();
-    world.ask(0);
-    ASSERT_TRUE(world.run(kSecond, [&] { return world.open() && world.arrived(0); }));
-    const Nanoseconds now = world.cores->clock.now();
-    world.plan({.fault = Fault::cm_connect_fails, .rate = 1, .until = now + 25 * kSecond});
+    ASSERT_NO_FATAL_FAILURE(world.connect());
+    world.fail_connects(25 * kSecond);
     const std::uint32_t before = world.peer(0).connection.number;
     QpAttributes error;
     error.state = QpState::error;
@@ -250,11 +256,8 @@ TEST(CmConnects, ARepairThatConnectsNobodyBeginsAnew) {
 // Both nodes request the connection anew before either hears of the other's request.
 TEST(CmConnects, RepairsThatCrossAndConnectNobodyBeginAnew) {
     World world;
-    world.start();
-    world.ask(0);
-    ASSERT_TRUE(world.run(kSecond, [&] { return world.open() && world.arrived(0); }));
-    const Nanoseconds now = world.cores->clock.now();
-    world.plan({.fault = Fault::cm_connect_fails, .rate = 1, .until = now + 25 * kSecond});
+    ASSERT_NO_FATAL_FAILURE(world.connect());
+    world.fail_connects(25 * kSecond);
     const auto crossed = [&] {
         return world.cores->counters(0).connections_crossed +
                world.cores->counters(1).connections_crossed;

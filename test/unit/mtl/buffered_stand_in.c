@@ -15,11 +15,10 @@
 #include "ompi/mca/mtl/adaptib/mtl_adaptib_buffered.h"
 #include "ompi/mca/mtl/adaptib/mtl_adaptib_request.h"
 
+#include "unit/mtl/one_peer.h"
+
 static uint64_t peer; /* its address is the handle */
-static ompi_proc_t process;
-static ompi_proc_t *processes[] = {&process};
-static ompi_group_t group;
-static ompi_communicator_t comm;
+static ompi_communicator_t *comm;
 static ompi_datatype_t datatype;
 static ompi_request_t *persistent;
 static opal_common_adaptib_request_t *started;
@@ -75,12 +74,7 @@ static int pml_send(const void *buf, size_t count, ompi_datatype_t *of, int dst,
 void buffered_stand_in_open(void)
 {
     memset(&buffered_stand_in, 0, sizeof(buffered_stand_in));
-    process.proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = &peer;
-    group.grp_flags = OMPI_GROUP_DENSE;
-    group.grp_proc_count = 1;
-    group.grp_proc_pointers = processes;
-    OBJ_CONSTRUCT(&comm.super, opal_infosubscriber_t);
-    comm.c_remote_group = &group;
+    comm = one_peer_open(&peer);
     datatype.super.flags = OMPI_DATATYPE_FLAG_PREDEFINED;
     mca_pml.pml_send = pml_send;
 }
@@ -88,12 +82,12 @@ void buffered_stand_in_open(void)
 void buffered_stand_in_close(void)
 {
     mca_pml.pml_send = NULL;
-    OBJ_DESTRUCT(&comm.super);
+    one_peer_close();
 }
 
 int buffered_stand_in_send(void)
 {
-    return ompi_mtl_adaptib_bsend(NULL, 0, &datatype, 0, 1, &comm);
+    return ompi_mtl_adaptib_bsend(NULL, 0, &datatype, 0, 1, comm);
 }
 
 void buffered_stand_in_end(int status)
@@ -104,12 +98,12 @@ void buffered_stand_in_end(int status)
 
 int buffered_stand_in_holders(void)
 {
-    return ((opal_object_t *) &comm)->obj_reference_count - 1;
+    return one_peer_references() - 1;
 }
 
 int buffered_stand_in_make(void)
 {
-    if (OMPI_SUCCESS != ompi_mtl_adaptib_bsend_init(NULL, 0, &datatype, 0, 1, &comm, &persistent)) {
+    if (OMPI_SUCCESS != ompi_mtl_adaptib_bsend_init(NULL, 0, &datatype, 0, 1, comm, &persistent)) {
         return MPI_ERR_NO_MEM;
     }
     return persistent->req_status.MPI_ERROR;

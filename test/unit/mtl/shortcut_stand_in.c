@@ -16,11 +16,10 @@
 #include "ompi/mca/mtl/adaptib/mtl_adaptib_request.h"
 #include "ompi/mca/mtl/adaptib/mtl_adaptib_shortcut.h"
 
+#include "unit/mtl/one_peer.h"
+
 static uint64_t peer; /* its address is the handle */
-static ompi_proc_t process;
-static ompi_proc_t *processes[] = {&process};
-static ompi_group_t group;
-static ompi_communicator_t comm;
+static ompi_communicator_t *comm;
 static ompi_datatype_t datatype;
 static ompi_request_t *receives[SHORTCUT_MOST_RECEIVES];
 static opal_common_adaptib_request_t *started[SHORTCUT_MOST_RECEIVES];
@@ -109,12 +108,7 @@ static void choose_components(void)
 
 void shortcut_stand_in_open(void)
 {
-    process.proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = &peer;
-    group.grp_flags = OMPI_GROUP_DENSE;
-    group.grp_proc_count = 1;
-    group.grp_proc_pointers = processes;
-    OBJ_CONSTRUCT(&comm.super, opal_infosubscriber_t);
-    comm.c_remote_group = &group;
+    comm = one_peer_open(&peer);
     datatype.super.flags = OPAL_DATATYPE_FLAG_CONTIGUOUS | OPAL_DATATYPE_FLAG_NO_GAPS;
     count = 0;
     ompi_mtl_adaptib.endpoints = 1;
@@ -126,8 +120,7 @@ void shortcut_stand_in_open(void)
 void shortcut_stand_in_close(void)
 {
     (void) opal_set_using_threads(false);
-    ((opal_object_t *) &comm)->obj_reference_count = 1; /* also if a test has failed */
-    OBJ_DESTRUCT(&comm.super);
+    one_peer_close();
 }
 
 bool shortcut_stand_in_begin(void)
@@ -144,7 +137,7 @@ void shortcut_stand_in_finish(void)
 int shortcut_stand_in_receive(void)
 {
     if (SHORTCUT_MOST_RECEIVES == count
-        || OMPI_SUCCESS != mca_pml.pml_irecv(NULL, 0, &datatype, 0, 1, &comm, &receives[count])) {
+        || OMPI_SUCCESS != mca_pml.pml_irecv(NULL, 0, &datatype, 0, 1, comm, &receives[count])) {
         return -1;
     }
     return count++;
@@ -163,5 +156,5 @@ void shortcut_stand_in_free(int number)
 
 int shortcut_stand_in_references(void)
 {
-    return ((opal_object_t *) &comm)->obj_reference_count;
+    return one_peer_references();
 }

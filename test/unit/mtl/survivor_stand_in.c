@@ -9,15 +9,14 @@
 
 #include "ompi/mca/mtl/adaptib/mtl_adaptib_survivor.h"
 
+#include "unit/mtl/one_peer.h"
+
 void (*survivor_stand_in_break)(void);
 
 #if OPAL_ENABLE_FT_MPI
 
 static uint64_t peer; /* its address is the handle */
-static ompi_proc_t process;
-static ompi_proc_t *processes[] = {&process};
-static ompi_group_t group;
-static ompi_communicator_t comm;
+static ompi_communicator_t *comm;
 static ompi_datatype_t datatype;
 static opal_convertor_t convertor;
 static ompi_request_t *receives[SURVIVOR_MOST_RECEIVES];
@@ -80,12 +79,7 @@ int ompi_errhandler_proc_failed_internal(ompi_proc_t *failed, int status, bool f
 
 bool survivor_stand_in_open(void)
 {
-    process.proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = &peer;
-    group.grp_flags = OMPI_GROUP_DENSE;
-    group.grp_proc_count = 1;
-    group.grp_proc_pointers = processes;
-    OBJ_CONSTRUCT(&comm.super, opal_infosubscriber_t);
-    comm.c_remote_group = &group;
+    comm = one_peer_open(&peer);
     datatype.super.flags = OMPI_DATATYPE_FLAG_PREDEFINED;
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);
     convertor.flags = CONVERTOR_SKIP_ACCELERATOR_INIT;
@@ -103,13 +97,12 @@ void survivor_stand_in_close(void)
     ompi_mtl_adaptib_survivors_close();
     ompi_mpi_local_convertor = NULL;
     OBJ_DESTRUCT(&convertor);
-    ((opal_object_t *) &comm)->obj_reference_count = 1; /* also if a test has failed */
-    OBJ_DESTRUCT(&comm.super);
+    one_peer_close();
 }
 
 int survivor_stand_in_receive(void)
 {
-    const mtl_adaptib_message_t message = {NULL, 0, &datatype, 0, 1, &comm};
+    const mtl_adaptib_message_t message = {NULL, 0, &datatype, 0, 1, comm};
     mtl_adaptib_survivor_t *receive = ompi_mtl_adaptib_survivor_new(
         MCA_PML_REQUEST_RECV, &message, MCA_PML_BASE_SEND_STANDARD, false);
 
@@ -161,7 +154,7 @@ bool survivor_stand_in_are_same(int number, int other)
 
 int survivor_stand_in_holders(void)
 {
-    return ((opal_object_t *) &comm)->obj_reference_count - 1;
+    return one_peer_references() - 1;
 }
 
 #else
