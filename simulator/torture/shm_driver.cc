@@ -187,7 +187,6 @@ private:
                               ? ShmOptions::SingleCopy::none
                               : ShmOptions::SingleCopy::automatic;
         shm.clock = &clock_;
-        shm.random = &node.random;
         std::unique_ptr<Fabric> fabric;
         if (!open_shm_fabric(shm, fabric, problem).ok()) {
             return false;

@@ -14,7 +14,6 @@
 #include <chrono>
 #include <thread>
 
-#include "base/random.h"
 #include "fabric/shm/segment.h"
 
 namespace adaptib::conformance {
@@ -63,7 +62,6 @@ class ShmWorld final : public World {
 public:
     Status set_up(std::size_t nodes, ShmOptions options, const Wrap& wrap, std::string& error) {
         options.clock = &clock_;
-        options.random = &random_;
         options.job_key = 0x5eed;
         pipeline_ = options.single_copy == ShmOptions::SingleCopy::none;
         for (std::size_t node = 0; node < nodes; ++node) {
@@ -120,7 +118,6 @@ public:
 
 private:
     MonotonicClock clock_;
-    Random random_{20'231};
     bool pipeline_ = false;
     std::vector<std::unique_ptr<Fabric>> fabrics_;
     std::vector<std::unique_ptr<SegmentView>> views_;

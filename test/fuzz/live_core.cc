@@ -125,7 +125,7 @@ private:
         std::unique_ptr<Core> core;
     };
 
-    std::unique_ptr<Fabric> open_fabric(Random& random) {
+    std::unique_ptr<Fabric> open_fabric() {
         ShmOptions shm;
         shm.rails = static_cast<std::uint32_t>(parameters_.shm_rails);
         shm.queue_bytes = parameters_.shm_queue_bytes;
@@ -134,7 +134,6 @@ private:
                               ? ShmOptions::SingleCopy::none
                               : ShmOptions::SingleCopy::automatic;
         shm.clock = &clock_;
-        shm.random = &random;
         std::unique_ptr<Fabric> fabric;
         std::string text;
         const Status opened = open_shm_fabric(shm, fabric, text);
@@ -159,7 +158,7 @@ private:
         };
         std::string text;
         const Status created =
-            Core::create(parameters_, environment, open_fabric(node.random), node.core, text);
+            Core::create(parameters_, environment, open_fabric(), node.core, text);
         require(created.ok(), text.c_str());
         table_.blobs[name_of(i)] = node.core->address();
         require(
@@ -170,7 +169,7 @@ private:
     // Opens the stranger's three voices: 0 and 1 speak to a node in the other node's name, 2 speaks
     // to node 0 in the stranger's own name.
     void open_stranger() {
-        stranger_ = open_fabric(stranger_random_);
+        stranger_ = open_fabric();
         Rail& rail = *stranger_->rails()[0];
         constexpr std::uint64_t kKey = 0x57a9;
         const std::array<DatagramChannel::Identity, 3> identities{
@@ -498,7 +497,6 @@ private:
     ManualClock clock_;
     test::AddressTable table_;
     std::deque<Request> requests_; // outlive the cores
-    Random stranger_random_{99};
     Counters stranger_counters_;
     std::unique_ptr<Fabric> stranger_;
     std::array<ProcessAddress, kNodes> addresses_;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/shm/ud.h"
 #include "unit/null_rail.h"
@@ -28,12 +27,11 @@ struct Message {
 
 class Node {
 public:
-    Node(const Clock& clock, std::uint64_t name) : identity{name, name * 1000003}, random(name) {
+    Node(const Clock& clock, std::uint64_t name) : identity{name, name * 1000003} {
         ShmOptions options;
         options.segment_max = 16 * kMiB;
         options.queue_bytes = kQueueBytes;
         options.clock = &clock;
-        options.random = &random;
         std::string text;
         EXPECT_TRUE(open_shm_fabric(options, fabric, text).ok()) << text;
         EXPECT_TRUE(DatagramChannel::create(rail(), identity, clock, counters, channel).ok());
@@ -58,7 +56,6 @@ public:
     }
 
     DatagramChannel::Identity identity;
-    Random random;
     Counters counters;
     std::unique_ptr<Fabric> fabric;
     std::unique_ptr<DatagramChannel> channel;

@@ -57,7 +57,6 @@ protected:
     std::unique_ptr<Fabric> shm(std::uint64_t host = 0) {
         ShmOptions options;
         options.clock = &clock_;
-        options.random = &random_;
         options.host = host;
         options.segment_max = parameters_.shm_segment_max;
         std::unique_ptr<Fabric> fabric;

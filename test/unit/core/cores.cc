@@ -11,7 +11,7 @@ namespace adaptib::test {
 namespace {
 
 std::unique_ptr<Fabric> open_shm(const Options& options, std::uint64_t host,
-                                 std::uint32_t user_space, const Clock& clock, Random& random) {
+                                 std::uint32_t user_space, const Clock& clock) {
     const Parameters& parameters = options.parameters;
     ShmOptions shm;
     shm.rails = static_cast<std::uint32_t>(parameters.shm_rails);
@@ -21,7 +21,6 @@ std::unique_ptr<Fabric> open_shm(const Options& options, std::uint64_t host,
                           ? ShmOptions::SingleCopy::none
                           : ShmOptions::SingleCopy::automatic;
     shm.clock = &clock;
-    shm.random = &random;
     shm.host = host;
     shm.user_space = user_space;
     shm.descriptor_server = user_space == 0;
@@ -45,10 +44,10 @@ Cores::Cores(std::size_t nodes, Options options) {
         const std::uint64_t host = options.hosts.empty() ? 0 : options.hosts[i] + 1;
         if (host > 0) {
             const std::uint32_t space = options.user_spaces.empty() ? 0 : options.user_spaces[i];
-            fabrics.push_back(open_shm(options, host, space, clock, node.random));
+            fabrics.push_back(open_shm(options, host, space, clock));
         }
         if (host == 0 || options.far) {
-            fabrics.push_back(open_shm(options, 0, 0, clock, node.random));
+            fabrics.push_back(open_shm(options, 0, 0, clock));
             if (options.wrap) {
                 fabrics.back() = options.wrap(i, std::move(fabrics.back()), clock);
             }

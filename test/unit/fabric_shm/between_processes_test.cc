@@ -227,10 +227,8 @@ TEST_F(Processes, RequiringSingleCopyWhereItIsForbiddenIsAnError) {
     const pid_t pid = fork();
     if (pid == 0) {
         MonotonicClock clock;
-        Random random(1);
         ShmOptions options;
         options.clock = &clock;
-        options.random = &random;
         options.single_copy = ShmOptions::SingleCopy::cma;
         std::unique_ptr<Fabric> fabric;
         std::string error;

@@ -3,8 +3,10 @@
 // strangers can do.
 #include "fabric/shm/descriptor_server.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -16,17 +18,24 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace adaptib::shm {
 namespace {
 
 constexpr std::uint64_t kKey = 0x1234'5678'9abc'def0;
+constexpr ServerKeys kKeys{kKey, 0xfedc'ba98'7654'3210};
 constexpr std::uint32_t kFirst = 0x7e570000;
 constexpr Nanoseconds kLong{10'000'000'000};
 constexpr Nanoseconds kShort{20'000'000};
@@ -52,12 +61,33 @@ protected:
     void SetUp() override {
         file_ = memfd_create("served", MFD_CLOEXEC);
         ASSERT_GE(file_, 0);
-        server_ = DescriptorServer::start(file_, kKey, first_number());
+        const std::set<std::string> before = threads();
+        server_ = DescriptorServer::start(file_, kKeys, first_number());
         ASSERT_NE(server_, nullptr);
+        for (const std::string& each : threads()) {
+            thread_ = before.count(each) == 0 ? each : thread_;
+        }
     }
     ~Descriptors() override { close(file_); }
 
     // Other processes may run the same test at the same time.
+    static std::set<std::string> threads() {
+        std::set<std::string> all;
+        for (const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
+            all.insert(each.path().string());
+        }
+        return all;
+    }
+    // How often the server's thread has gone to sleep.
+    std::uint64_t sleeps() const {
+        std::ifstream status(thread_ + "/status");
+        std::string word;
+        std::uint64_t count = 0;
+        while (status >> word && word != "voluntary_ctxt_switches:") {
+        }
+        EXPECT_TRUE(status >> count) << thread_;
+        return count;
+    }
     static std::uint32_t first_number() { return kFirst ^ (self() << 8); }
     std::uint32_t number() const { return server_->number(); }
     bool is_served(int descriptor) const {
@@ -66,19 +96,21 @@ protected:
         return fstat(file_, &mine) == 0 && fstat(descriptor, &got) == 0 &&
                mine.st_ino == got.st_ino && mine.st_dev == got.st_dev;
     }
-    bool serves(std::uint32_t pid = self()) const {
-        const int got = request_descriptor(number(), pid, kKey, kLong);
+    bool serves() const {
+        const int got = request_descriptor(number(), kKeys, kLong);
         const bool good = got >= 0 && is_served(got) && (fcntl(got, F_GETFD) & FD_CLOEXEC) != 0;
         close(got);
         return good;
     }
-    // Sends the server bytes that are no request, with descriptors attached.
-    void disturb(std::size_t bytes, const std::vector<int>& beside) const {
+    // Sends the server `bytes` bytes, of which the second eight are `key`, with descriptors
+    // attached. Returns 0 or an errno.
+    int post(std::size_t bytes, std::uint64_t key, const std::vector<int>& beside) const {
         sockaddr_un to{};
         to.sun_family = AF_UNIX;
         const int length =
             std::snprintf(to.sun_path + 1, sizeof to.sun_path - 1, "adaptib-%08x", number());
-        std::vector<char> data(bytes + 1);
+        std::vector<char> data(bytes + 2 * sizeof key);
+        std::memcpy(data.data() + sizeof key, &key, sizeof key);
         iovec piece{data.data(), bytes};
         alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
         msghdr message{};
@@ -96,12 +128,88 @@ protected:
             std::copy(beside.begin(), beside.end(), reinterpret_cast<int*>(CMSG_DATA(part)));
         }
         const int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        EXPECT_EQ(sendmsg(from, &message, 0), static_cast<ssize_t>(bytes));
+        const int error = sendmsg(from, &message, MSG_DONTWAIT) < 0 ? errno : 0;
         close(from);
+        return error;
+    }
+    // Keeps the server's thread busy until `released` is written to.
+    void occupy(int (&released)[2]) const {
+        int told[2];
+        ASSERT_EQ(pipe(told), 0);
+        ASSERT_EQ(pipe(released), 0);
+        server_->listen([in = released[0], out = told[1]] {
+            char byte = 0;
+            static_cast<void>(!write(out, &byte, 1));
+            static_cast<void>(!read(in, &byte, 1));
+        });
+        wake_server(number(), kKey);
+        char byte = 0;
+        ASSERT_EQ(read(told[0], &byte, 1), 1);
+        close(told[0]);
+        close(told[1]);
+    }
+    // Ends the server; returns how long that took.
+    std::chrono::milliseconds time_of_end() {
+        const auto start = std::chrono::steady_clock::now();
+        server_.reset();
+        return std::chrono::duration_cast<std::chrono::milliseconds>(
+            std::chrono::steady_clock::now() - start);
     }
 
     int file_ = -1;
     std::unique_ptr<DescriptorServer> server_;
+    std::string thread_; // the server's, below /proc
+};
+
+constexpr std::size_t kRequestBytes = 16;
+constexpr std::uint64_t kWrongKey = kKey + 1;
+
+// Runs `work` in a child that is another user; returns whether it returned true.
+bool holds_for_stranger(const std::function<bool()>& work) {
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(setgid(65534) == 0 && setuid(65534) == 0 && work() ? 0 : 1);
+    }
+    int status = 0;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// The listening end of TCP connections whose data nobody takes.
+class DeafListener {
+public:
+    static constexpr int kLinger = 8; // seconds
+
+    DeafListener() {
+        socklen_t length = sizeof address_;
+        address_.sin_family = AF_INET;
+        address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        EXPECT_EQ(bind(listener_, at(), sizeof address_), 0);
+        EXPECT_EQ(listen(listener_, 4), 0);
+        EXPECT_EQ(getsockname(listener_, at(), &length), 0);
+    }
+    ~DeafListener() { close(listener_); }
+    DeafListener(const DeafListener&) = delete;
+    DeafListener& operator=(const DeafListener&) = delete;
+
+    // A connection; close() of its last descriptor sleeps for kLinger. -1: the system refuses.
+    int connect() const {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const linger wait{1, kLinger};
+        std::vector<char> data(64 * 1024);
+        if (::connect(fd, at(), sizeof address_) != 0 ||
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &wait, sizeof wait) != 0) {
+            return -1;
+        }
+        while (send(fd, data.data(), data.size(), MSG_DONTWAIT) > 0) {
+        }
+        return fd;
+    }
+
+private:
+    sockaddr* at() const { return reinterpret_cast<sockaddr*>(&address_); }
+
+    int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    mutable sockaddr_in address_{};
 };
 
 TEST_F(Descriptors, GoToWhoKnowsTheKey) {
@@ -109,25 +217,32 @@ TEST_F(Descriptors, GoToWhoKnowsTheKey) {
     for (int i = 0; i < 200; ++i) {
         ASSERT_TRUE(serves()) << i;
     }
-    EXPECT_EQ(request_descriptor(number(), self(), kKey + 1, kLong), -1);
-    EXPECT_EQ(errno, EKEYREJECTED);
+    for (int bit = 0; bit < 64; ++bit) {
+        const std::uint64_t wrong = kKey ^ std::uint64_t{1} << bit;
+        EXPECT_EQ(request_descriptor(number(), {wrong, kKeys.answer}, kLong), -1) << bit;
+        EXPECT_EQ(errno, EAGAIN);
+    }
     EXPECT_TRUE(serves());
     EXPECT_TRUE(come_down_to(before));
 }
 
-TEST_F(Descriptors, AreTakenFromTheRightProcessAlone) {
+// A stranger who has the name, and gets a request, does not know the answer key.
+TEST_F(Descriptors, AreTakenFromWhoKnowsTheAnswerKeyAlone) {
     const std::size_t before = open_descriptors();
-    EXPECT_EQ(request_descriptor(number(), self() + 1, kKey, kLong), -1);
-    EXPECT_EQ(errno, ECONNREFUSED);
+    for (int bit = 0; bit < 64; ++bit) {
+        const std::uint64_t wrong = kKeys.answer ^ std::uint64_t{1} << bit;
+        EXPECT_EQ(request_descriptor(number(), {kKey, wrong}, kLong), -1) << bit;
+        EXPECT_EQ(errno, EAGAIN);
+    }
     EXPECT_TRUE(come_down_to(before)) << "what it sent is not kept";
 }
 
 TEST_F(Descriptors, EndWithTheServer) {
     const std::uint32_t was = number();
     server_.reset();
-    EXPECT_EQ(request_descriptor(was, self(), kKey, kLong), -1);
+    EXPECT_EQ(request_descriptor(was, kKeys, kLong), -1);
     EXPECT_EQ(errno, ECONNREFUSED);
-    server_ = DescriptorServer::start(file_, kKey, was);
+    server_ = DescriptorServer::start(file_, kKeys, was);
     ASSERT_NE(server_, nullptr);
     EXPECT_EQ(number(), was) << "the name is free again";
     EXPECT_TRUE(serves());
@@ -135,11 +250,11 @@ TEST_F(Descriptors, EndWithTheServer) {
 
 TEST_F(Descriptors, ANameThatIsTakenIsNotSharedWithAnother) {
     const int other_file = memfd_create("other", MFD_CLOEXEC);
-    const auto other = DescriptorServer::start(other_file, kKey + 5, number());
+    const auto other = DescriptorServer::start(other_file, {kKey + 5, 7}, number());
     ASSERT_NE(other, nullptr);
     EXPECT_NE(other->number(), number());
     EXPECT_TRUE(serves());
-    const int got = request_descriptor(other->number(), self(), kKey + 5, kLong);
+    const int got = request_descriptor(other->number(), {kKey + 5, 7}, kLong);
     EXPECT_GE(got, 0);
     EXPECT_FALSE(is_served(got));
     close(got);
@@ -151,10 +266,10 @@ TEST_F(Descriptors, StrangersHoldNobodyUp) {
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
     for (int i = 0; i < 50; ++i) {
-        disturb(16, {ends[1]});
-        disturb(3, {});
-        disturb(16, {ends[0], ends[1], ends[1], ends[0]});
-        disturb(1000, {ends[1]});
+        EXPECT_EQ(post(kRequestBytes, kWrongKey, {ends[1]}), 0);
+        EXPECT_EQ(post(3, kKey, {}), 0);
+        EXPECT_EQ(post(kRequestBytes, kWrongKey, {ends[0], ends[1], ends[1], ends[0]}), 0);
+        EXPECT_EQ(post(1000, kKey, {ends[1]}), 0);
     }
     EXPECT_TRUE(serves());
     close(ends[1]);
@@ -164,19 +279,94 @@ TEST_F(Descriptors, StrangersHoldNobodyUp) {
     EXPECT_TRUE(come_down_to(before));
 }
 
+TEST_F(Descriptors, AStrangerWakesNobody) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    EXPECT_TRUE(serves());
+    usleep(100'000); // it sleeps again
+    const std::uint64_t before = sleeps();
+    EXPECT_TRUE(holds_for_stranger([&] {
+        for (int i = 0; i < 1000; ++i) {
+            if (post(kRequestBytes, kWrongKey + static_cast<std::uint64_t>(i), {}) != 0 ||
+                post(static_cast<std::size_t>(i % 100), kWrongKey, {}) != 0) {
+                return false;
+            }
+        }
+        return request_descriptor(number(), {kWrongKey, kKeys.answer}, kLong) == -1 &&
+               errno == EAGAIN;
+    }));
+    EXPECT_EQ(sleeps(), before);
+    EXPECT_TRUE(serves());
+    EXPECT_GT(sleeps(), before);
+}
+
+TEST_F(Descriptors, AStrangerTakesNoPlaceInTheQueue) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    int released[2];
+    occupy(released);
+    EXPECT_TRUE(holds_for_stranger([&] {
+        bool dropped = true;
+        for (int i = 0; i < 1000; ++i) {
+            dropped = post(kRequestBytes, kWrongKey, {STDERR_FILENO}) == 0 && dropped;
+        }
+        return dropped;
+    }));
+    EXPECT_EQ(post(kRequestBytes, kKey, {}), 0) << "there is room for who knows the key";
+    close(released[1]);
+    EXPECT_TRUE(serves());
+    server_->listen(nullptr);
+    close(released[0]);
+}
+
+TEST_F(Descriptors, AStrangersDescriptorDelaysNoEnd) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    const DeafListener deaf;
+    int released[2];
+    occupy(released);
+    EXPECT_TRUE(holds_for_stranger([&] {
+        const int slow = deaf.connect();
+        return slow >= 0 && post(kRequestBytes, kWrongKey, {slow}) == 0;
+    }));
+    close(released[1]);
+    EXPECT_LT(time_of_end(), std::chrono::milliseconds(900));
+    close(released[0]);
+}
+
+// Of a process of the job, which knows the key.
+TEST_F(Descriptors, ADescriptorThatClosesSlowlyDelaysTheEndForASecondOnly) {
+    const DeafListener deaf;
+    int released[2];
+    occupy(released);
+    const pid_t child = fork();
+    if (child == 0) {
+        const int slow = deaf.connect();
+        _exit(slow >= 0 && post(kRequestBytes, kKey, {slow}) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+    close(released[1]);
+    usleep(50'000);
+    const std::uint32_t was = number();
+    const auto took = time_of_end();
+    EXPECT_GE(took, std::chrono::milliseconds(900)) << "the test's descriptor closes at once";
+    EXPECT_LT(took, std::chrono::milliseconds(3000));
+    EXPECT_EQ(request_descriptor(was, kKeys, kLong), -1);
+    EXPECT_EQ(errno, ECONNREFUSED) << "it has ended";
+    close(released[0]);
+}
+
 // Owner and asking process have different users, as when either has given up its rights.
 TEST_F(Descriptors, GoToAProcessThatHasChangedItsUser) {
     if (geteuid() != 0) {
         GTEST_SKIP() << "only root can become another user";
     }
-    const std::uint32_t owner = self();
-    const pid_t child = fork();
-    if (child == 0) {
-        _exit(setgid(65534) == 0 && setuid(65534) == 0 && serves(owner) ? 0 : 1);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(holds_for_stranger([&] { return serves(); }));
 }
 
 TEST_F(Descriptors, AChildEndsNothing) {
@@ -197,7 +387,7 @@ TEST_F(Descriptors, AreWaitedForSoLongOnly) {
     server_.reset();
     const pid_t child = fork();
     if (child == 0) {
-        server_ = DescriptorServer::start(file_, kKey, first_number());
+        server_ = DescriptorServer::start(file_, kKeys, first_number());
         const std::uint32_t at = server_ != nullptr ? number() : 0;
         static_cast<void>(!write(told[1], &at, sizeof at));
         pause();
@@ -208,11 +398,11 @@ TEST_F(Descriptors, AreWaitedForSoLongOnly) {
     ASSERT_EQ(kill(child, SIGSTOP), 0);
     ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
     for (int i = 0; i < 20; ++i) { // more requests than the server's queue holds
-        EXPECT_EQ(request_descriptor(at, static_cast<std::uint32_t>(child), kKey, kShort), -1);
+        EXPECT_EQ(request_descriptor(at, kKeys, kShort), -1);
         EXPECT_EQ(errno, EAGAIN);
     }
     ASSERT_EQ(kill(child, SIGCONT), 0);
-    const int got = request_descriptor(at, static_cast<std::uint32_t>(child), kKey, kLong);
+    const int got = request_descriptor(at, kKeys, kLong);
     EXPECT_GE(got, 0);
     EXPECT_TRUE(is_served(got));
     close(got);
@@ -233,7 +423,7 @@ TEST_F(Descriptors, WithoutRoomForThemThereIsAnErrorThatPasses) {
         taken.push_back(fd);
     }
     for (int room = 0; room < 8 && !taken.empty(); ++room) {
-        const int got = request_descriptor(number(), self(), kKey, kShort);
+        const int got = request_descriptor(number(), kKeys, kShort);
         EXPECT_TRUE(got >= 0 || errno == EMFILE || errno == EAGAIN) << room << ": " << errno;
         EXPECT_FALSE(got >= 0 && room < 3) << room;
         close(got);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -17,14 +18,14 @@ namespace {
 
 class Late : public testing::Test {
 protected:
-    static std::unique_ptr<OwnSegment> create(std::uint64_t entropy, std::uint64_t cookie = 0,
+    static std::unique_ptr<OwnSegment> create(const WireAddress& published = {},
                                               bool server = true) {
         SegmentOptions options;
         options.segment_max = 16 * kMiB;
         options.queue_bytes = 64 * kKiB;
         options.rails = 2;
-        options.entropy = entropy;
-        options.cookie = cookie;
+        options.cookie = published.cookie;
+        options.answer_key = published.answer_key;
         options.server = server;
         std::unique_ptr<OwnSegment> out;
         std::string error;
@@ -38,7 +39,7 @@ protected:
     }
     // Opens endpoint number `index`, as its address says.
     std::unique_ptr<OwnSegment> open(std::uint32_t index, bool server = true) {
-        auto made = create(50 + index, wire_of(late_.address(0, index)).cookie, server);
+        auto made = create(wire_of(late_.address(0, index)), server);
         late_.announce(index, made->address(0));
         return made;
     }
@@ -47,7 +48,7 @@ protected:
         return PeerSegment::open(address, 1, peer_, host_, obstacle_);
     }
 
-    std::unique_ptr<OwnSegment> first_ = create(1);
+    std::unique_ptr<OwnSegment> first_ = create();
     std::uint64_t host_ = first_->host();
     OwnLateEndpoints own_{*first_};
     LateEndpoints& late_ = own_;
@@ -97,6 +98,10 @@ TEST_F(Late, AreServedByTheirOwnServers) {
     EXPECT_EQ(found.visibility.server, with->wire_address(0).visibility.server);
     EXPECT_EQ(found.visibility.ways, with->wire_address(0).visibility.ways);
     EXPECT_EQ(found.fd, with->wire_address(0).fd);
+    const int got = request_descriptor(found.visibility.server, {found.cookie, found.answer_key},
+                                       std::chrono::seconds{10});
+    EXPECT_GE(got, 0) << "its keys are those of its address";
+    close(got);
     EXPECT_EQ(found.late, 0u);
     const auto without = open(3, false);
     ASSERT_TRUE(find_late_endpoint(wire_of(late_.address(0, 3)), found, obstacle_).ok());

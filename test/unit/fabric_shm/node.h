@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "fabric/shm/shm_fabric.h"
 
 namespace adaptib::test {
@@ -32,7 +31,6 @@ struct Node {
         options.single_copy = copy;
         options.job_key = 0x7e57;
         options.clock = other_clock != nullptr ? other_clock : &clock;
-        options.random = &random;
         // Children of a process that has a thread must not start one under ThreadSanitizer.
         options.descriptor_server = false;
         std::string error;
@@ -104,7 +102,6 @@ struct Node {
     }
 
     MonotonicClock clock;
-    Random random{static_cast<std::uint64_t>(getpid())};
     std::vector<std::uint64_t> words;
     std::unique_ptr<Fabric> fabric;
     std::unique_ptr<CompletionQueue> cq;

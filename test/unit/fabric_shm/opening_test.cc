@@ -31,7 +31,6 @@ std::unique_ptr<OwnSegment> create(bool server = true) {
     SegmentOptions options;
     options.segment_max = 16 * kMiB;
     options.queue_bytes = kMiB;
-    options.entropy = 7;
     options.server = server;
     std::unique_ptr<OwnSegment> out;
     std::string error;

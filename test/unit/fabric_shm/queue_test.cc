@@ -30,7 +30,6 @@ protected:
         options.segment_max = 16 * kMiB;
         options.queue_bytes = 64 * kKiB;
         options.job_key = kJob;
-        options.entropy = 11;
         std::string error;
         ASSERT_TRUE(OwnSegment::create(options, segment_, error).ok()) << error;
         consumer_ = Consumer(segment_->base());

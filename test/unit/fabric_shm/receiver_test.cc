@@ -26,7 +26,6 @@ protected:
         SegmentOptions options;
         options.segment_max = 16 * kMiB;
         options.queue_bytes = 64 * kKiB;
-        options.entropy = 31;
         options.server = false;
         std::unique_ptr<OwnSegment> segment;
         std::string error;

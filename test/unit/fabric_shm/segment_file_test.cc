@@ -55,7 +55,6 @@ SegmentOptions small() {
     SegmentOptions options;
     options.segment_max = 16 * kMiB;
     options.queue_bytes = 64 * kKiB;
-    options.entropy = 1;
     return options;
 }
 

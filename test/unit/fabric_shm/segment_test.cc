@@ -36,7 +36,6 @@ SegmentOptions small() {
     options.segment_max = 16 * kMiB;
     options.queue_bytes = 64 * kKiB;
     options.job_key = 5;
-    options.entropy = 1;
     return options;
 }
 
@@ -203,11 +202,17 @@ TEST(Segment, OnlyWhatTheAddressSaysIsMapped) {
     EXPECT_EQ(map(good), unreachable) << "a ring beyond the segment";
 }
 
-TEST(Segment, TheSameSeedGivesDifferentCookies) {
-    EXPECT_NE(create()->cookie(), 0u);
-    const auto a = create();
-    const auto b = create();
-    EXPECT_NE(a->cookie(), b->cookie());
+// Segments of one process, one after the other, with the same descriptor.
+TEST(Segment, KeysAndNamesOfServersNeverComeBack) {
+    std::unordered_set<std::uint64_t> keys;
+    std::unordered_set<std::uint32_t> names;
+    for (int i = 0; i < 8; ++i) {
+        const auto segment = create();
+        const WireAddress wire = segment->wire_address(0);
+        ASSERT_NE(wire.visibility.ways & kWayServer, 0u);
+        EXPECT_TRUE(keys.insert(wire.cookie).second) << i;
+        EXPECT_TRUE(names.insert(wire.visibility.server).second) << i;
+    }
 }
 
 TEST(Segment, AChildThatWasForkedDoesNotCloseItsParents) {
@@ -353,13 +358,11 @@ TEST(Regions, RangesDoNotWrap) {
 
 TEST(Options, AreChecked) {
     MonotonicClock clock;
-    Random random(1);
     std::unique_ptr<Fabric> out;
     std::string error;
     const auto open = [&](auto change) {
         ShmOptions options;
         options.clock = &clock;
-        options.random = &random;
         change(options);
         error.clear();
         return open_shm_fabric(options, out, error);

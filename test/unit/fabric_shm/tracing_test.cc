@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/shm/tracing.h"
 
@@ -40,10 +39,8 @@ private:
 
 std::unique_ptr<Fabric> open_with(SingleCopy copy) {
     static MonotonicClock clock;
-    static Random random(1);
     ShmOptions options;
     options.clock = &clock;
-    options.random = &random;
     options.single_copy = copy;
     std::unique_ptr<Fabric> fabric;
     std::string error;

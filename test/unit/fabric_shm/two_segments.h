@@ -22,8 +22,8 @@ inline constexpr std::uint32_t kPsn = 5;
 class TwoSegments : public testing::Test {
 protected:
     void SetUp() override {
-        initiator_ = create(21);
-        target_ = create(22);
+        initiator_ = create();
+        target_ = create();
         ASSERT_NE(initiator_, nullptr);
         ASSERT_NE(target_, nullptr);
         ASSERT_TRUE(target_->commit(shm::kQueuePairsOffset, sizeof(shm::QueuePairEntry)).ok());
@@ -36,12 +36,11 @@ protected:
         entry().target_reads.store(1);
     }
 
-    static std::unique_ptr<shm::OwnSegment> create(std::uint64_t entropy) {
+    static std::unique_ptr<shm::OwnSegment> create() {
         shm::SegmentOptions options;
         options.segment_max = 16 * kMiB;
         options.queue_bytes = 64 * kKiB;
         options.job_key = 0x7e57;
-        options.entropy = entropy;
         options.server = false;
         std::unique_ptr<shm::OwnSegment> out;
         std::string error;

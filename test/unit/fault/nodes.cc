@@ -24,7 +24,6 @@ Nodes::Nodes(fault::FaultPlan with, std::uint32_t rails) : plan(std::move(with))
         ShmOptions options;
         options.rails = rails;
         options.clock = &clock;
-        options.random = &random;
         std::string text;
         require(open_shm_fabric(options, fabric[node], text), "open_shm_fabric");
         bytes[node].resize(kMemory);

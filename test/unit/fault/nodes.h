@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "simulator/faults/fault.h"
 
 namespace adaptib::test {
@@ -65,7 +64,6 @@ public:
     fault::FaultPlan plan; // of node 0
     fault::FaultLog log;
     std::vector<Nanoseconds> wakes; // times at which node 0 asked to be polled
-    Random random{1};
     std::unique_ptr<Fabric> fabric[2];
     std::vector<std::byte> bytes[2];
     std::vector<std::unique_ptr<MemoryRegion>> regions[2]; // by rail

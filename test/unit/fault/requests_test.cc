@@ -2,6 +2,7 @@
 // Requests of connected queue pairs that fail, and completions that are late.
 #include <algorithm>
 
+#include "base/random.h"
 #include "unit/fault/nodes.h"
 
 namespace adaptib::test {

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "fabric/shm/shm_fabric.h"
 #include "unit/tools/text_file.h"
 
@@ -45,7 +44,6 @@ struct Process {
         options.rails = rails;
         options.job_key = job;
         options.clock = &clock;
-        options.random = &random;
         options.descriptor_server = false;
         std::string text;
         EXPECT_TRUE(open_shm_fabric(options, fabric, text).ok()) << text;
@@ -63,7 +61,6 @@ struct Process {
     }
 
     MonotonicClock clock;
-    Random random{static_cast<std::uint64_t>(getpid())};
     std::unique_ptr<Fabric> fabric;
 };
 

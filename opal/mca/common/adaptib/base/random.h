@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random: the only source of randomness of the core.
+// Random: the source of randomness of the core.
 //
 // Purpose: everything random is drawn from a generator that the core is given (architecture: rule
 // 4), so a run is repeatable from its seed. xoshiro256** (Blackman, Vigna 2018), seeded by
-// splitmix64.
+// splitmix64. Some of its numbers give the others away. So keys that strangers must not guess, and
+// names that they can read, come from the system (fabric/shm/segment.cc).
 // Threads: not thread safe; one generator per core.
 // May touch: nothing.
 #pragma once

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/parameters.h"
-#include "base/random.h"
 #include "base/status.h"
 #include "fabric/fabric.h"
 
@@ -24,8 +23,7 @@ struct FabricsWanted {
     std::uint64_t job;
     bool one_host;                 // all processes of the job are on it
     std::uint32_t local_processes; // of the job, on this host
-    const Clock& clock;            // this and the next outlive the fabrics
-    Random& random;
+    const Clock& clock;            // outlives the fabrics
     // Set for a late endpoint (fabric/late_endpoints.h): its published address on rail 0, and the
     // fabric of the process's first endpoint, whose measurements hold for all.
     const RailAddress* published = nullptr;

@@ -392,8 +392,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
                          job_of(environment_.self),
                          environment_.one_host,
                          made.local_cores,
-                         clock_,
-                         made.random};
+                         clock_};
     ProcessAddress published;
     RailAddress at;
     if (late_ != nullptr) {

@@ -7,80 +7,81 @@
 // socket: it has an abstract name, which needs no common directory and vanishes with its owner, and
 // every process of the same network namespace reaches it. PMIx finds its server in the same way.
 //
-// Protocol: one datagram asks. It carries the key of the descriptor and one end of a socket pair,
-// over which the server answers: with the descriptor, or with "wrong key". So the server never
-// waits for a client, and a stranger cannot block others.
-// Trust: the key decides, and only processes of the job know it (it is part of the published
-// address). The client's user does not decide, because it may have changed since. The answer
-// carries its sender's process number, attested by the kernel; the client rejects an answer of
-// another process.
-// Another datagram, also with the key, only wakes the server, which then calls a function.
-// Threads: one, asleep until a client asks, since the owner may be computing. The thread allocates
-// nothing by itself and blocks all signals. Fork: a child has no such thread, and its copy of this
-// object ends none.
+// Protocol: one datagram asks. It carries the request key, and one end of a socket pair, over which
+// the server answers with the descriptor and the answer key. Another datagram, also with the
+// request key, only wakes the server, which then calls a function.
+// Trust: the keys decide, and only processes of the job know them (they are part of the published
+// address). The client's user does not decide, because it may have changed since. A filter of the
+// socket drops datagrams without the key before they are queued: strangers, who can read the
+// socket's name in /proc/net/unix, cannot fill the queue, wake the thread, or make it close a
+// descriptor of theirs, and nobody tells them whether a key is right. Once the server has ended, a
+// stranger may take its name, and gets requests of those who do not know that yet. So the request
+// key opens nothing but a living server, and the client's end has such a filter for the answer key.
+// A process of the job may send a descriptor that takes long to close. Then the thread sleeps, and
+// peers without another way get no answer meanwhile; but the destructor waits a second at most, and
+// leaves the thread to itself after that. It stays harmless: it owns what it uses, and the library
+// is never unloaded.
+// Threads: one, asleep until a client asks, since the owner may be computing. It allocates nothing
+// by itself and blocks all signals. Fork: a child has no such thread, and its copy of this object
+// ends none.
 // May touch: base/, the system.
 #pragma once
 
 #include <pthread.h>
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "base/units.h"
 
 namespace adaptib::shm {
 
+// Drawn at random, each for itself.
+struct ServerKeys {
+    std::uint64_t request = 0;
+    std::uint64_t answer = 0;
+};
+
 class DescriptorServer {
 public:
     // Serves `descriptor`, which stays the caller's and outlives the server. `first_number`: the
-    // name to try first. Null and errno: the system refuses such a socket or a thread.
-    static std::unique_ptr<DescriptorServer> start(int descriptor, std::uint64_t key,
+    // name to try first; the keys must not follow from it. Null and errno: the system refuses such
+    // a socket, its filter, or a thread.
+    static std::unique_ptr<DescriptorServer> start(int descriptor, ServerKeys keys,
                                                    std::uint32_t first_number);
     ~DescriptorServer();
     DescriptorServer(const DescriptorServer&) = delete;
     DescriptorServer& operator=(const DescriptorServer&) = delete;
 
     // Number at the end of the socket's name.
-    std::uint32_t number() const { return number_; }
+    std::uint32_t number() const;
     // The thread calls the function, which should be short, whenever it is woken. Null: it calls
     // nothing, and no call goes on when this returns.
     void listen(std::function<void()> woken);
 
 private:
-    DescriptorServer(int descriptor, std::uint64_t key) : descriptor_(descriptor), key_(key) {}
-    int open_socket(std::uint32_t first_number);
-    int start_thread();
-    static void* run(void* self);
-    void serve();
-    void answer(int reply, bool entitled) const;
-    void wake();
+    struct Service;
 
-    int descriptor_;
-    std::uint64_t key_;
-    int socket_ = -1;
-    std::uint32_t number_ = 0;
-    pid_t owner_ = 0; // process that the thread belongs to
-    bool running_ = false;
-    std::atomic<bool> ends_{false};
+    DescriptorServer() = default;
+    int start_thread();
+    static void* run(void* of);
+
+    std::shared_ptr<Service> service_;
+    pid_t owner_ = 0; // process that the thread belongs to; 0: there is none
     pthread_t thread_{};
-    std::mutex mutex_; // of woken_, and held while it runs
-    std::function<void()> woken_;
 };
 
-// Wakes the server of that number and key. It may be gone, or have too much to do for now.
+// Wakes the server of that number and request key. It may be gone, or have too much to do for now.
 void wake_server(std::uint32_t number, std::uint64_t key);
 
-// Asks process `pid` for the descriptor that it serves under that number, and waits for the answer
-// up to `limit`. Returns a descriptor of this process; or -1 and errno:
-//   ECONNREFUSED      nobody serves there (any more), or another process does
-//   EKEYREJECTED      it serves, but not for this key
-//   EAGAIN, EMFILE, ENFILE, ENOMEM, ENOBUFS   a later try may succeed
+// Asks for the descriptor that is served under that number, and waits for the answer up to `limit`.
+// Returns a descriptor of this process; or -1 and errno:
+//   ECONNREFUSED      nobody serves there (any more)
+//   EAGAIN            no answer: it has too much to do, or serves for other keys
+//   EMFILE, ENFILE, ENOMEM, ENOBUFS   a later try may succeed
 //   else              the system's refusal
-int request_descriptor(std::uint32_t number, std::uint32_t pid, std::uint64_t key,
-                       Nanoseconds limit);
+int request_descriptor(std::uint32_t number, ServerKeys keys, Nanoseconds limit);
 
 } // namespace adaptib::shm

@@ -31,7 +31,8 @@ std::uint64_t late_word(const WireAddress& wire) {
 WireAddress first_of(const WireAddress& late) {
     WireAddress first = late;
     first.late = 0;
-    first.cookie = late.cookie - late_cookie(0, late.late);
+    first.cookie = late.cookie - late_key(0, late.late);
+    first.answer_key = late.answer_key - late_key(0, late.late);
     return first;
 }
 
@@ -91,7 +92,8 @@ private:
 RailAddress OwnLateEndpoints::address_impl(std::uint32_t rail, std::uint32_t index) const {
     WireAddress wire = segment_.wire_address(rail);
     wire.late = static_cast<std::uint8_t>(index);
-    wire.cookie = late_cookie(wire.cookie, index);
+    wire.cookie = late_key(wire.cookie, index);
+    wire.answer_key = late_key(wire.answer_key, index);
     return encode(wire);
 }
 
@@ -129,7 +131,7 @@ Status find_late_endpoint(const WireAddress& late, WireAddress& out, Obstacle& o
     if ((word & kLateOpen) == 0) {
         const std::uint32_t bit = 1u << late.late;
         const bool is_new = (header->asked_for.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
-        if (is_new && (first.visibility.ways & kWayServer) != 0) {
+        if (is_new && can_ask_server(first)) {
             wake_server(first.visibility.server, first.cookie);
         }
         obstacle = {Obstacle::Step::unopened, Reason::none, 0};
@@ -139,7 +141,7 @@ Status find_late_endpoint(const WireAddress& late, WireAddress& out, Obstacle& o
     out.late = 0;
     out.fd = static_cast<std::uint32_t>(word >> kLateFdShift & kLateFdMask);
     out.visibility.server = static_cast<std::uint32_t>(word);
-    out.visibility.ways &= ~static_cast<std::uint32_t>(kWayServer);
+    out.visibility.ways &= kWayProc;
     if ((word & kLateServer) != 0) {
         out.visibility.ways |= kWayServer;
     }

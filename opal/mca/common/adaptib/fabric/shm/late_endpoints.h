@@ -2,7 +2,7 @@
 // Endpoints of a process that have no segment until they are used (fabric/late_endpoints.h).
 //
 // Purpose: the address of such an endpoint is that of the process's first segment, except for the
-// endpoint's number and the cookie of its own segment, which follows from both. In the header of
+// endpoint's number and the keys of its own segment, which follow from both. In the header of
 // the first segment a peer finds the descriptor and the server of the endpoint's segment, in one
 // word, or sets the endpoint's bit in a word that the owner reads, and wakes the owner's server.
 // Threads: any, since all that changes is atomic words of the header.
@@ -18,8 +18,9 @@
 
 namespace adaptib::shm {
 
-// Cookie of the segment of endpoint number `index`, of a process whose first segment has `first`.
-constexpr std::uint64_t late_cookie(std::uint64_t first, std::uint32_t index) {
+// Cookie, or answer key, of the segment of endpoint number `index`, of a process whose first
+// segment has `first`.
+constexpr std::uint64_t late_key(std::uint64_t first, std::uint32_t index) {
     return first + index * 0x9e37'79b9'7f4a'7c15u;
 }
 

@@ -26,9 +26,8 @@ std::string limit_text(int which, std::uint64_t unit, const char* name) {
 
 std::string request_text(int error) {
     switch (error) {
-    case ENOTSUP: return "it has none";
-    case ECONNREFUSED:
-        return "no process answers there (another network namespace, or it has ended)";
+    case ENOTSUP: return "it has none in this network namespace";
+    case ECONNREFUSED: return "no process answers there (it has ended)";
     case EAGAIN: return "no answer yet";
     default: return std::strerror(error);
     }

@@ -43,17 +43,11 @@ Status why_not_there(const WireAddress& wire) {
                                                                   : Reason::peer_gone);
 }
 
-// Returns true if the process had a server that this process would have found.
-bool has_closed(const WireAddress& wire, int error) {
-    return error == EKEYREJECTED ||
-           (error == ECONNREFUSED && own_visibility().network == wire.visibility.network);
-}
-
 Status ask_server(const WireAddress& wire, int& fd, Obstacle& obstacle) {
     int error = ENOTSUP;
-    if ((wire.visibility.ways & kWayServer) != 0) {
-        const int found =
-            request_descriptor(wire.visibility.server, wire.pid, wire.cookie, kAnswerLimit);
+    if (can_ask_server(wire)) {
+        const int found = request_descriptor(wire.visibility.server, {wire.cookie, wire.answer_key},
+                                             kAnswerLimit);
         error = errno;
         if (found >= 0) {
             fd = found;
@@ -62,14 +56,18 @@ Status ask_server(const WireAddress& wire, int& fd, Obstacle& obstacle) {
     }
     obstacle.step = Obstacle::Step::request;
     obstacle.request_error = error;
-    if (may_pass(error)) {
-        return Status::error(Reason::no_memory);
+    if (error == ECONNREFUSED || !process_alive(wire.pid, wire.start_time)) {
+        return Status::error(Reason::peer_gone);
     }
-    const bool gone = has_closed(wire, error) || !process_alive(wire.pid, wire.start_time);
-    return Status::error(gone ? Reason::peer_gone : Reason::no_permission);
+    return Status::error(may_pass(error) ? Reason::no_memory : Reason::no_permission);
 }
 
 } // namespace
+
+bool can_ask_server(const WireAddress& wire) {
+    return (wire.visibility.ways & kWayServer) != 0 &&
+           own_visibility().network == wire.visibility.network;
+}
 
 Status open_segment_of(const WireAddress& wire, int& fd, Obstacle& obstacle) {
     obstacle = {Obstacle::Step::open, Reason::none, 0};

@@ -15,6 +15,10 @@
 
 namespace adaptib::shm {
 
+// Returns true if the process has a server that this process finds by its name. In another network
+// namespace the name may be a stranger's, who would learn the request key.
+bool can_ask_server(const WireAddress& wire);
+
 // `fd` becomes the caller's. Errors: peer_gone; no_permission; no_memory (a later try may succeed);
 // unreachable. `obstacle` says more about all but the first.
 Status open_segment_of(const WireAddress& wire, int& fd, Obstacle& obstacle);

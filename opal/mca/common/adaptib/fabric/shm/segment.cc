@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +38,11 @@ std::uint64_t mix(std::uint64_t x) { // finalizer of splitmix64
 
 std::string system_text(const char* what, int error) {
     return std::string(what) + ": " + std::strerror(error);
+}
+
+// Draws a number that nobody can predict. False: the system has none.
+template <class Number> bool draw(Number& out) {
+    return getrandom(&out, sizeof out, 0) == sizeof out;
 }
 
 // A claiming process has not stored its start time in the slot yet, so /proc gives it.
@@ -88,7 +94,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
         !status.ok()) {
         return status;
     }
-    cookie_ = options.cookie != 0 ? options.cookie : new_cookie(options.entropy);
+    cookie_ = options.cookie != 0 ? options.cookie : new_cookie();
     if (fchmod(file_.fd, 0600) != 0 || ftruncate(file_.fd, static_cast<off_t>(size_)) != 0) {
         error_text = system_text("cannot size the shared segment", errno);
         return Status::error(Reason::no_memory);
@@ -134,18 +140,25 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     return kOk;
 }
 
-std::uint64_t OwnSegment::new_cookie(std::uint64_t entropy) const {
+// Without random numbers the cookie can be guessed. Then it only tells segments apart, since
+// become_visible() starts no server for it.
+std::uint64_t OwnSegment::new_cookie() const {
     const auto file = static_cast<std::uint32_t>(file_.fd);
-    return mix(entropy ^ mix(static_cast<std::uint64_t>(pid_) << 32 | file) ^ start_time_);
+    std::uint64_t drawn = mix(static_cast<std::uint64_t>(pid_) << 32 | file) ^ start_time_;
+    static_cast<void>(draw(drawn));
+    return drawn;
 }
 
+// The cookie is the server's request key. Everybody can read the server's name, which is drawn for
+// itself, as the answer key is.
 // Without a server only the way through /proc remains, and peers know that from the address.
 void OwnSegment::become_visible(const SegmentOptions& options) {
     visibility_ = own_visibility();
     visibility_.user_space ^= options.user_space;
-    if (options.server) {
-        server_ = DescriptorServer::start(file_.fd, cookie_,
-                                          static_cast<std::uint32_t>(mix(options.entropy + 1)));
+    std::uint32_t name = 0;
+    answer_key_ = options.answer_key;
+    if (options.server && draw(name) && (answer_key_ != 0 || draw(answer_key_))) {
+        server_ = DescriptorServer::start(file_.fd, {cookie_, answer_key_}, name);
     }
     if (server_ != nullptr) {
         visibility_.server = server_->number();
@@ -181,7 +194,7 @@ WireAddress OwnSegment::wire_address(std::uint32_t rail) const {
             start_time_,
             cookie_,
             host_,
-            header()->job_key,
+            answer_key_,
             visibility_};
 }
 

@@ -42,9 +42,8 @@ struct SegmentOptions {
     Bytes queue_bytes = 0;
     std::uint32_t rails = 1;
     std::uint64_t job_key = 0;
-    // Makes the cookie, which differs between all living segments.
-    std::uint64_t entropy = 0;
-    std::uint64_t cookie = 0;     // the cookie itself; 0: one is made
+    std::uint64_t cookie = 0;     // 0: one is made, which differs between all segments
+    std::uint64_t answer_key = 0; // of the server; 0: one is made
     std::uint64_t host = 0;       // ShmOptions
     bool server = true;           // ShmOptions::descriptor_server
     std::uint32_t user_space = 0; // ShmOptions
@@ -95,7 +94,7 @@ public:
 private:
     OwnSegment() = default;
     Status set_up(const SegmentOptions& options, std::string& error_text);
-    std::uint64_t new_cookie(std::uint64_t entropy) const;
+    std::uint64_t new_cookie() const;
     void become_visible(const SegmentOptions& options);
     Status heap_says(Status status);
     void note_memory();
@@ -109,6 +108,7 @@ private:
     std::uint32_t pid_ = 0;
     std::uint64_t start_time_ = 0;
     std::uint64_t cookie_ = 0;
+    std::uint64_t answer_key_ = 0;
     std::uint64_t host_ = 0;
     Bytes size_ = 0;
     std::vector<bool> pages_; // of the fixed part: has memory

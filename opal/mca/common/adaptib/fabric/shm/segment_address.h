@@ -23,7 +23,8 @@ struct WireAddress {
     std::uint64_t start_time;
     std::uint64_t cookie;
     std::uint64_t host;
-    std::uint64_t job_key;
+    std::uint64_t
+        answer_key; // of the server (descriptor_server.h), whose request key is the cookie
     Visibility visibility;
 };
 static_assert(sizeof(WireAddress) <= RailAddress::kMaxBytes);

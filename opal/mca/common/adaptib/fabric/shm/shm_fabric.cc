@@ -60,10 +60,9 @@ shm::CopyResult probe_single_copy() {
 
 Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
                        std::string& error_text) {
-    if (options.clock == nullptr || options.random == nullptr || options.rails == 0 ||
-        options.rails > shm::kMaxRails) {
-        error_text = "the shm fabric needs a clock, a random generator and 1 to " +
-                     std::to_string(shm::kMaxRails) + " rails";
+    if (options.clock == nullptr || options.rails == 0 || options.rails > shm::kMaxRails) {
+        error_text =
+            "the shm fabric needs a clock and 1 to " + std::to_string(shm::kMaxRails) + " rails";
         return Status::error(Reason::bad_argument);
     }
     shm::SegmentOptions wanted;
@@ -75,10 +74,10 @@ Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
     wanted.host = options.host;
     wanted.user_space = options.user_space;
     wanted.server = options.descriptor_server;
-    wanted.entropy = options.random->next();
     if (shm::WireAddress wire{};
         options.published != nullptr && shm::PeerSegment::decode(*options.published, wire)) {
         wanted.cookie = wire.cookie;
+        wanted.answer_key = wire.answer_key;
     }
     const bool forbidden = options.single_copy != ShmOptions::SingleCopy::none &&
                            probe_single_copy() != shm::CopyResult::ok;

@@ -3,7 +3,7 @@
 //
 // Purpose: the on-node path, and the default where there is no RDMA device. fabric/README.md says
 // what a fabric guarantees; layout.h says what processes share.
-// Ownership: the caller's; clock and random must outlive the fabric.
+// Ownership: the caller's; the clock must outlive the fabric.
 // Threads: one thread at a time uses a fabric and all its objects; several fabrics in one process
 // are independent of each other.
 // May touch: base/, fabric/.
@@ -15,7 +15,6 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/fabric.h"
@@ -36,7 +35,6 @@ struct ShmOptions {
     SingleCopy single_copy = SingleCopy::automatic;
     std::uint64_t job_key = 0;           // names the segment, for adaptib_rails --job
     const Clock* clock = nullptr;        // required
-    Random* random = nullptr;            // required
     std::optional<CopyCosts> copy_costs; // Fabric::copy_costs, where single copies are allowed
     BytesPerSecond rate{};               // what RailInfo::rate says
     // For tests: processes with another value act as if on another host, or in another user
