@@ -6,17 +6,23 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fabric/shm/process.h"
 #include "fabric/shm/queue.h"
 #include "fabric/shm/segment.h"
 #include "fabric/shm/visibility.h"
@@ -39,6 +45,22 @@ std::unique_ptr<OwnSegment> create(bool server = true) {
 }
 
 bool enter_user_space() { return unshare(CLONE_NEWUSER) == 0; }
+
+// Goes on in a child that is there, since the system admits only children.
+bool enter_time_space() {
+    constexpr int kNewTime = 0x80; // CLONE_NEWTIME
+    if (unshare(kNewTime) != 0 ||
+        !(std::ofstream("/proc/self/timens_offsets") << "boottime 1000 0" << std::flush)) {
+        return false;
+    }
+    const pid_t child = fork();
+    int status = 0;
+    if (child != 0) {
+        waitpid(child, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    return true;
+}
 
 bool drop_the_right_to_look() {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -91,6 +113,39 @@ TEST(Opening, FromAnotherUserNamespace) {
 TEST(Opening, FromAnotherUserNamespaceWithoutAServerIsRefused) {
     const auto segment = create(false);
     in_child(enter_user_space, [&] { return is_refused(*segment); });
+}
+
+// A stranger there may have the server's name, and would learn the key.
+TEST(Opening, FromAnotherNetworkNamespaceNoKeyIsSent) {
+    const auto segment = create();
+    const auto enter = [] { return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0; };
+    in_child(enter, [&] {
+        sockaddr_un name{};
+        name.sun_family = AF_UNIX;
+        const int length =
+            std::snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "adaptib-%08x",
+                          static_cast<unsigned>(segment->wire_address(0).visibility.server));
+        const int stranger = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        char byte = 0;
+        return bind(stranger, reinterpret_cast<sockaddr*>(&name),
+                    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path)) + 1 +
+                        static_cast<socklen_t>(length)) == 0 &&
+               is_refused(*segment) && recv(stranger, &byte, 1, MSG_DONTWAIT) < 0 &&
+               errno == EAGAIN;
+    });
+}
+
+// Start times of processes differ there, so each would take the other for another one.
+TEST(Opening, FromAnotherTimeNamespaceIsAsFromAnotherHost) {
+    const auto segment = create();
+    const WireAddress wire = segment->wire_address(0);
+    EXPECT_EQ(read_host_identity(), host_identity());
+    in_child(enter_time_space, [&] {
+        std::shared_ptr<PeerSegment> peer;
+        return process_start_time(wire.pid) != wire.start_time &&
+               PeerSegment::open(encode(wire), 99, peer, read_host_identity()) ==
+                   Status::error(Reason::unreachable);
+    });
 }
 
 // The owner sets PR_SET_DUMPABLE to 0 after publishing its address; setuid does the same.
@@ -162,6 +217,10 @@ TEST(Visible, BothEndsComeToTheSameResult) {
         {{1, 1, 5, kWayServer}, {1, 1, 6, kBoth}, true, ""},
         {{1, 1, 0, kWayProc}, {1, 2, 6, kBoth}, true, ""},
         {{0, 1, 0, kWayProc}, {2, 1, 6, kWayProc}, true, ""}, // unknown: the peers try it
+        {{1, 1, 5, kBoth, 7}, {2, 1, 6, kBoth, 7}, true, ""},
+        {{1, 1, 5, kBoth, 7}, {1, 1, 6, kBoth, 0}, true, ""}, // a container on the machine
+        {{1, 1, 5, kBoth, 7}, {1, 1, 6, kBoth, 8}, false, "one boot id"},
+        {{1, 0, 5, kBoth}, {2, 1, 6, kBoth}, false, "different network namespaces"},
         {{1, 1, 5, kBoth}, {2, 2, 6, kBoth}, false, "different network namespaces"},
         {{1, 1, 5, kBoth}, {2, 1, 0, kWayProc}, false, "has no Unix socket"},
         {{1, 1, 5, kBoth}, {2, 2, 6, kBoth}, false, "different user namespaces"},
@@ -177,6 +236,16 @@ TEST(Visible, BothEndsComeToTheSameResult) {
             EXPECT_NE(why_not_open(each.b, each.a).find(each.why), std::string::npos);
         }
     }
+}
+
+TEST(Visible, MachinesHaveTheirNames) {
+    constexpr std::uint32_t kMachine = 0xefff'fffe;
+    EXPECT_NE(machine_number(kMachine, "a"), 0u);
+    EXPECT_NE(machine_number(kMachine, "a"), machine_number(kMachine, "b"));
+    EXPECT_EQ(machine_number(kMachine, "a"), machine_number(kMachine, "a"));
+    EXPECT_EQ(machine_number(kMachine + 1, "a"), 0u) << "a container";
+    in_child([] { return unshare(CLONE_NEWUTS) == 0; },
+             [] { return own_visibility().machine == 0; });
 }
 
 TEST(Visible, AProcessKnowsWhereItStands) {

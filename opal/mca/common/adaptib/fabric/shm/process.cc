@@ -249,22 +249,20 @@ int open_descriptor_of(std::uint32_t pid, std::uint32_t fd) {
     return open(path, kFlags);
 }
 
-namespace {
-
 std::uint64_t read_host_identity() {
     std::uint64_t hash = 0xcbf29ce484222325u;
     std::array<char, 64> boot{};
     if (read_text("/proc/sys/kernel/random/boot_id", boot)) {
         hash = hash_bytes(hash, boot.data(), std::strlen(boot.data()));
     }
-    struct stat space {};
-    if (stat("/proc/self/ns/pid", &space) == 0) {
-        hash = hash_bytes(hash, &space.st_ino, sizeof space.st_ino);
+    for (const char* path : {"/proc/self/ns/pid", "/proc/self/ns/time"}) {
+        struct stat space {};
+        if (stat(path, &space) == 0) {
+            hash = hash_bytes(hash, &space.st_ino, sizeof space.st_ino);
+        }
     }
     return hash;
 }
-
-} // namespace
 
 int only_processor(std::uint32_t pid) {
     cpu_set_t set;

@@ -16,8 +16,9 @@
 
 namespace adaptib::shm {
 
-// Start time of a process in clock ticks since boot; also of a process that has ended and has not
-// been waited for. 0: there is no such process, or /proc cannot be read.
+// Start time of a process in clock ticks since boot, as the caller's time namespace counts; also of
+// a process that has ended and has not been waited for. 0: there is no such process, or /proc
+// cannot be read.
 std::uint64_t process_start_time(std::uint32_t pid);
 
 // Returns false once the process that started at `start_time` has ended, all of its threads. If the
@@ -32,8 +33,11 @@ int open_descriptor_of(std::uint32_t pid, std::uint32_t fd);
 // Number of the only processor that the process (0: this one) is bound to; -1: several, or unknown.
 int only_processor(std::uint32_t pid);
 
-// Same value in all processes that see each other's /proc: from boot id and PID namespace.
+// Same value in all processes that see each other's /proc, and the same times there: from boot id,
+// PID namespace and time namespace, as they were at the first call.
 std::uint64_t host_identity();
+// As they are now.
+std::uint64_t read_host_identity();
 
 enum class CopyResult : std::uint8_t {
     ok,

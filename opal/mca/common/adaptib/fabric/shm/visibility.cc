@@ -5,6 +5,7 @@
 
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "fabric/shm/tracing.h"
@@ -25,7 +26,15 @@ bool open_by_proc(const Visibility& a, const Visibility& b) {
 }
 
 bool open_by_server(const Visibility& a, const Visibility& b) {
-    return (a.ways & b.ways & kWayServer) != 0 && is_same(a.network, b.network);
+    return (a.ways & b.ways & kWayServer) != 0 && a.network == b.network;
+}
+
+constexpr std::uint32_t kFirstNames = 0xefff'fffe; // UTS namespace of a machine's first process
+
+std::uint32_t own_machine() {
+    utsname own{};
+    return uname(&own) == 0 ? machine_number(number_of_namespace("/proc/self/ns/uts"), own.nodename)
+                            : 0;
 }
 
 } // namespace
@@ -35,15 +44,31 @@ Visibility own_visibility() {
     Visibility out;
     out.user_space = number_of_namespace("/proc/self/ns/user");
     out.network = number_of_namespace("/proc/self/ns/net");
+    out.machine = own_machine() & 0xff'ffffu;
     out.ways = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 || geteuid() == 0 ? kWayProc : 0u;
     return out;
 }
 
+std::uint32_t machine_number(std::uint32_t names, std::string_view name) {
+    if (names != kFirstNames) {
+        return 0;
+    }
+    std::uint32_t hash = 0x811c'9dc5; // FNV-1a
+    for (const char c : name) {
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x0100'0193u;
+    }
+    return hash;
+}
+
 bool can_open_each_other(const Visibility& a, const Visibility& b) {
-    return open_by_proc(a, b) || open_by_server(a, b);
+    return is_same(a.machine, b.machine) && (open_by_proc(a, b) || open_by_server(a, b));
 }
 
 std::string why_not_open(const Visibility& own, const Visibility& other) {
+    if (!is_same(own.machine, other.machine)) {
+        return "the two processes are in machines of different names with one boot id, as copies "
+               "of one snapshot are";
+    }
     std::string text;
     if (!is_same(own.user_space, other.user_space)) {
         text = "the two processes are in different user namespaces, so /proc/<pid>/fd is closed to "
