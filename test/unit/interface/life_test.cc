@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -140,6 +141,22 @@ TEST_F(CoreLife, TheMapOfSourcesIsWrittenAtTheEnd) {
         EXPECT_EQ(std::remove(file.c_str()), 0);
     }
     EXPECT_TRUE(messages_.empty());
+}
+
+TEST_F(CoreLife, TheMapOfSourcesReplacesALink) {
+    const std::string path = testing::TempDir() + "adaptib_map_" + std::to_string(getpid());
+    const std::string other = path + ".other";
+    const std::string map = path + ".7.90";
+    std::ofstream(other) << "kept";
+    ASSERT_EQ(symlink(other.c_str(), map.c_str()), 0);
+    set_text(process_parameters().source_map, path.c_str());
+    ASSERT_EQ(acquire(), OPAL_COMMON_ADAPTIB_SUCCESS);
+    release();
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(map)));
+    std::ifstream file(other);
+    EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), "kept");
+    EXPECT_EQ(std::remove(map.c_str()), 0);
+    EXPECT_EQ(std::remove(other.c_str()), 0);
 }
 
 TEST_F(CoreLife, TheLastReleaseWritesTheReport) {

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -158,6 +161,32 @@ TEST_F(TraceJson, EndpointsHaveTracksOfTheirOwn) {
 TEST_F(TraceJson, AFileThatCannotBeWrittenIsTold) {
     EXPECT_FALSE(write_trace_file("/no/such/directory/trace.json", {}));
     EXPECT_EQ(errno, ENOENT);
+}
+
+// A stranger may have made the name, in a directory of many users.
+TEST_F(TraceJson, AFileReplacesALinkAndAPipe) {
+    const std::string path = testing::TempDir() + "trace-" + std::to_string(getpid()) + ".json";
+    const std::string other = path + ".other";
+    const auto content = [](const std::string& of) {
+        std::ifstream file(of);
+        return std::string{std::istreambuf_iterator<char>(file), {}};
+    };
+    ASSERT_TRUE(write_text_file(other, "kept"));
+    ASSERT_EQ(symlink(other.c_str(), path.c_str()), 0);
+    EXPECT_TRUE(write_text_file(path, "new"));
+    EXPECT_EQ(content(path), "new");
+    EXPECT_TRUE(write_trace_file(path, {}));
+    EXPECT_NE(content(path), "new");
+    unlink(path.c_str());
+    ASSERT_EQ(symlink(other.c_str(), path.c_str()), 0);
+    EXPECT_TRUE(write_trace_file(path, {}));
+    EXPECT_EQ(content(other), "kept");
+    unlink(path.c_str());
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    EXPECT_TRUE(write_text_file(path, "new"));
+    EXPECT_EQ(content(path), "new");
+    unlink(path.c_str());
+    unlink(other.c_str());
 }
 
 TEST_F(TraceJson, AFileIsNotMadeLargerThanTheLimit) { // the system would end the process

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -22,6 +23,7 @@
 #include "core/late_address.h"
 #include "core/open_fabrics.h"
 #include "interface/handle.h"
+#include "interface/output_directory.h"
 #include "stats/live_counters.h"
 
 namespace adaptib {
@@ -387,12 +389,8 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
     made.random = Random(system_seed());
     std::vector<std::unique_ptr<Fabric>> fabrics;
     std::string left_out;
-    FabricsWanted wanted{made.parameters,
-                         environment_.host_name,
-                         job_of(environment_.self),
-                         environment_.one_host,
-                         made.local_cores,
-                         clock_};
+    FabricsWanted wanted{made.parameters,       environment_.host_name, job_of(environment_.self),
+                         environment_.one_host, made.local_cores,       clock_};
     ProcessAddress published;
     RailAddress at;
     if (late_ != nullptr) {
@@ -602,20 +600,19 @@ void Process::end_opener() {
 // -------------------------------------------------------------------------------------------------
 // Source maps
 
-// Returns false, after a message, if the file cannot be written. Existing content is kept until the
-// end.
+// Returns false, after a message, if the file cannot be made. An old one is kept until the end.
 bool Process::can_write_source_map() {
     const std::string path = source_map_path(environment_.self, 0);
-    std::FILE* file = std::fopen(path.c_str(), "a");
-    if (file == nullptr) {
+    const std::string directory = std::filesystem::path(path).parent_path();
+    const std::string why = unwritable(directory.empty() ? "." : directory);
+    if (!why.empty()) {
         report(OPAL_COMMON_ADAPTIB_FAILURE,
                "The parameter opal_common_adaptib_source_map has the value \"" +
                    std::string(process_parameters().source_map) + "\", but " + path +
-                   " cannot be written: " + std::strerror(errno) +
+                   " cannot be written: " + why +
                    ". Name a path in a directory that each host has, or none.");
         return false;
     }
-    std::fclose(file);
     return true;
 }
 

@@ -14,6 +14,7 @@
 #include "base/file_limit.h"
 #include "base/json_writer.h"
 #include "base/process_name.h"
+#include "base/text_file.h"
 
 namespace adaptib {
 
@@ -179,7 +180,7 @@ void write_trace_json(std::span<const TraceOfProcess> processes,
 }
 
 bool write_trace_file(const std::string& path, std::span<const TraceOfProcess> processes) {
-    std::FILE* const file = std::fopen(path.c_str(), "w");
+    std::FILE* const file = replace_file(path);
     if (file == nullptr) {
         return false;
     }
