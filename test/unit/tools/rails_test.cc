@@ -243,6 +243,39 @@ TEST(RailsTool, TheJobChoosesAmongProcesses) {
     EXPECT_EQ(run_here({"down", "shm1"}).status, kDone) << "one of the two has it";
 }
 
+// Root may look into the files of all users.
+TEST(RailsTool, AStrangersRailsAreLeftAloneUnlessItIsNamed) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root sees strangers' files";
+    }
+    int ready[2];
+    int hold[2];
+    ASSERT_EQ(pipe(ready), 0);
+    ASSERT_EQ(pipe(hold), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        close(hold[1]);
+        const bool changed = setgid(65534) == 0 && setuid(65534) == 0;
+        const Process process(1, 0x57a);
+        char byte = changed ? 1 : 0;
+        static_cast<void>(!write(ready[1], &byte, 1));
+        _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    ASSERT_GT(child, 0);
+    close(hold[0]);
+    char changed = 0;
+    EXPECT_EQ(read(ready[0], &changed, 1), 1);
+    EXPECT_EQ(changed, 1);
+    EXPECT_EQ(run({"down", "all", "--job", "57a"}).status, kNothingFound);
+    EXPECT_EQ(run({"down", "all", "--job", "57a", "--pid", std::to_string(child)}).status, kDone);
+    close(hold[1]);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 // A child holds its parent's segment, too, but the rails are the parent's.
 TEST(RailsTool, AForkedChildHasNoRailsOfItsOwn) {
     Process process(1);

@@ -2,6 +2,8 @@
 #include "tools/process_files.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -47,6 +49,19 @@ void for_each_open_file(std::optional<std::uint32_t> pid, const FileFunction& f)
         }
     }
     closedir(processes);
+}
+
+// O_NONBLOCK: meanwhile the path may name a pipe.
+int open_process_file(const std::string& path, int flags, bool of_any) {
+    const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK);
+    struct stat file {};
+    if (fd < 0 ||
+        (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && (of_any || file.st_uid == geteuid()))) {
+        return fd;
+    }
+    close(fd);
+    errno = ENOENT;
+    return -1;
 }
 
 std::optional<std::uint64_t> number_of(const char* text, int base) {

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdint>
@@ -43,15 +44,14 @@ constexpr const char* kUsage =
 // The mapped first page of a process's segment.
 class Segment {
 public:
-    Segment(std::uint32_t pid, const std::string& path) : pid_(pid) {
-        const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    Segment(std::uint32_t pid, const std::string& path, bool of_any) : pid_(pid) {
+        const int fd = open_process_file(path, O_RDWR, of_any);
         if (fd < 0) {
             error_ = errno;
             return;
         }
         struct stat file {};
-        if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
-            file.st_size >= static_cast<off_t>(kPage)) {
+        if (fstat(fd, &file) == 0 && file.st_size >= static_cast<off_t>(kPage)) {
             void* at = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
             header_ = at == MAP_FAILED ? nullptr : static_cast<Header*>(at);
         }
@@ -200,7 +200,7 @@ std::vector<Segment> find(const Command& command, bool& forbidden) {
             if (!may_be_segment(target)) {
                 return;
             }
-            Segment segment(pid, path);
+            Segment segment(pid, path, command.pid.has_value());
             forbidden = forbidden || segment.forbidden();
             if (segment.valid() && (!command.job || segment.header().job_key == *command.job)) {
                 found.push_back(std::move(segment));
@@ -210,7 +210,8 @@ std::vector<Segment> find(const Command& command, bool& forbidden) {
 }
 
 void print(const Segment& segment, std::FILE* out) {
-    for (std::uint32_t rail = 0; rail < segment.header().rails; ++rail) {
+    const std::uint32_t rails = std::min(segment.header().rails, kMaxRails);
+    for (std::uint32_t rail = 0; rail < rails; ++rail) {
         const std::uint64_t word = segment.header().rail[rail].word.load(std::memory_order_acquire);
         const std::uint64_t rate = word & kRailRateMask;
         std::fprintf(out, "pid %u  job %llx  shm%u  %s", segment.pid(),

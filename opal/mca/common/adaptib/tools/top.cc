@@ -51,8 +51,8 @@ struct Options {
 // The mapped pages of a process.
 class LiveCounters {
 public:
-    LiveCounters(std::uint32_t pid, const std::string& path) : pid_(pid) {
-        const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    LiveCounters(std::uint32_t pid, const std::string& path, bool of_any) : pid_(pid) {
+        const int fd = open_process_file(path, O_RDONLY, of_any);
         if (fd < 0) {
             return;
         }
@@ -107,7 +107,7 @@ Found find(const Options& options) {
                            if (!target.starts_with(file)) {
                                return;
                            }
-                           LiveCounters counters(pid, path);
+                           LiveCounters counters(pid, path, options.pid.has_value());
                            if (!counters.belongs_to_process()) {
                                return;
                            }
