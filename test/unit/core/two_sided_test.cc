@@ -106,12 +106,13 @@ TEST_P(DifferingRails, MessagesArriveBothWays) {
             };
             Cores world(2, options);
             for (const std::size_t bytes : {8, 3000, 200000}) {
-                exchange(world, bytes, 20);
+                exchange(world, bytes, 8);
             }
             for (std::size_t node = 0; node < 2; ++node) {
                 EXPECT_TRUE(world.messages(node).empty()) << world.messages(node)[0];
                 EXPECT_EQ(world.counters(node).bad_packets, 0u);
-                EXPECT_EQ(world.counters(node).ring_received > 0, connect);
+                EXPECT_GT(world.counters(node).datagram_received, 0u);
+                EXPECT_TRUE(world.counters(node).ring_received > 0 || !connect);
             }
         }
     }
