@@ -117,6 +117,9 @@ bool read_line(const std::string& line, Program& program) {
         if (first == name) {
             Setting setting;
             const bool read = static_cast<bool>(words >> setting.name >> setting.value);
+            if (list == &Program::settings && !(words >> setting.rank)) {
+                setting.rank = Setting::kAllRanks;
+            }
             (program.*list).push_back(setting);
             return read;
         }
@@ -139,7 +142,11 @@ std::string print(const Program& program) {
     out << "schedule " << program.schedule << "\n";
     for (const auto& [name, list] : kLists) {
         for (const Setting& setting : program.*list) {
-            out << name << " " << setting.name << " " << setting.value << "\n";
+            out << name << " " << setting.name << " " << setting.value;
+            if (setting.rank != Setting::kAllRanks) {
+                out << " " << setting.rank;
+            }
+            out << "\n";
         }
     }
     for (const Operation& operation : program.operations) {
@@ -164,17 +171,27 @@ bool read(const std::string& text, Program& program, std::string& problem) {
             return false;
         }
     }
-    const Parameters values = program.parameters();
-    return check_parameters(values, problem);
+    return program.check_all_parameters(problem);
 }
 
-Parameters Program::parameters() const {
+bool Program::check_all_parameters(std::string& problem) const {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        if (!check_parameters(parameters(rank), problem)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Parameters Program::parameters(std::uint32_t rank) const {
     Parameters values = default_parameters();
     const Parameters& process = process_parameters();
     const char* const base = reinterpret_cast<const char*>(&process);
     for (const Setting& setting : settings) {
         for (const auto& row : parameter_table()) {
-            if (setting.name != row.name) {
+            const bool is_its = setting.rank == Setting::kAllRanks ||
+                                setting.rank == static_cast<std::int32_t>(rank);
+            if (setting.name != row.name || !is_its) {
                 continue;
             }
             void* place =

@@ -6,8 +6,8 @@
 // after `amount` turns of its rank, so no program can deadlock. At the end a run cancels the
 // remaining receives, and receives the remaining messages.
 // Text: lines "ranks N", "endpoints N ..." (of each process; their sum is the number of ranks),
-// "schedule SEED", "parameter NAME VALUE", "world NAME VALUE" (sim_driver.h) and "fault NAME VALUE"
-// (shm_driver.h), then a line for each operation:
+// "schedule SEED", "parameter NAME VALUE" or "parameter NAME VALUE RANK", "world NAME VALUE"
+// (sim_driver.h) and "fault NAME VALUE" (shm_driver.h), then a line for each operation:
 //     RANK VERB id=N field=value ...        (fields that are 0 are left out; # begins a comment)
 // Threads: one.
 // May touch: base/, match/envelope.h.
@@ -62,8 +62,11 @@ struct Operation {
 };
 
 struct Setting {
+    static constexpr std::int32_t kAllRanks = -1;
+
     std::string name;
     std::string value;
+    std::int32_t rank = kAllRanks; // of a parameter: the only rank that has it
 };
 
 struct Program {
@@ -75,9 +78,11 @@ struct Program {
     std::vector<Setting> faults;       // shared memory: harmless faults, settings of shm_driver.h
     std::vector<Operation> operations; // those of one rank are in their order
 
-    Parameters parameters() const; // REQUIRES: the program outlives the result
+    Parameters parameters(std::uint32_t rank) const; // REQUIRES: the program outlives the result
+    // Returns false, with the reason in `problem`, if a rank's are refused.
+    bool check_all_parameters(std::string& problem) const;
     // True if senders may have to hold messages back until a receive asks for them.
-    bool holds_back() const { return parameters().unexpected_memory != 0; }
+    bool holds_back() const { return parameters(0).unexpected_memory != 0; }
     Bytes window_bytes() const; // size of each rank's memory, so that every offset is inside
 };
 

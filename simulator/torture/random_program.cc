@@ -6,12 +6,14 @@
 // more receives than messages and fewer, bursts to one rank, and waits in between.
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/random.h"
 #include "simulator/network/machine.h"
+#include "simulator/torture/endpoints.h"
 #include "simulator/torture/payload.h"
 #include "simulator/torture/program.h"
 #include "simulator/torture/spread.h"
@@ -51,6 +53,7 @@ public:
         draw_unexpected();
         draw_frequent();
         draw_endpoints();
+        draw_differences();
         return std::move(program_);
     }
 
@@ -333,6 +336,42 @@ private:
         Random random(program_.schedule ^ 0x656e6470);
         if (random.below(3) == 0) {
             spread_over_endpoints(program_, random.next());
+        }
+    }
+
+    // Gives half of the processes of a third of the programs parameters of their own. Called last,
+    // since the operations are drawn around the limits that all have.
+    void draw_differences() {
+        random_ = Random(program_.schedule ^ 0x64696666);
+        if (!one_in(3)) {
+            return;
+        }
+        const sim::Endpoints endpoints(program_.ranks, program_.endpoints);
+        std::vector<Setting> all = std::exchange(program_.settings, {});
+        for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
+            if (endpoints.index(rank) == 0) {
+                program_.settings.clear();
+                if (one_in(2)) {
+                    draw_settings();
+                    draw_own_ways();
+                }
+            }
+            for (const Setting& setting : program_.settings) {
+                all.push_back({setting.name, setting.value, static_cast<std::int32_t>(rank)});
+            }
+        }
+        program_.settings = std::move(all);
+    }
+    void draw_own_ways() {
+        const auto draw = [this](const char* name, std::initializer_list<const char*> words) {
+            program_.settings.push_back({name, words.begin()[random_.below(words.size())]});
+        };
+        draw("small_one_sided", {"auto", "direct"});
+        draw("long_copies", {"auto", "alone", "together", "staged"});
+        draw("frequent_buffers", {"always", "auto", "off"});
+        draw("interleave", {"0", "1", "100"});
+        if (!fails_) {
+            draw("atomics", {"auto", "adapter", "target"});
         }
     }
 

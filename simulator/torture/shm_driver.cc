@@ -49,10 +49,9 @@ public:
         : random_(program.schedule), endpoints_(program.ranks, program.endpoints) {}
 
     bool open(const Program& program, std::string& problem) {
-        const Parameters parameters = program.parameters();
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
             nodes_.push_back(std::make_unique<Node>(random_.next()));
-            if (!open_node(program, rank, parameters, problem)) {
+            if (!open_node(program, rank, program.parameters(rank), problem)) {
                 return false;
             }
         }

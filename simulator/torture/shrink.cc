@@ -81,6 +81,7 @@ private:
         Program smaller = best_;
         smaller.ranks = next;
         drop_endpoints_of(smaller, number);
+        drop_settings_of(smaller, number);
         for (Operation& operation : smaller.operations) {
             operation.rank = number[operation.rank];
             if (operation.peer >= 0) {
@@ -103,6 +104,22 @@ private:
         std::erase(program.endpoints, 0u);
     }
 
+    // Renumbers the ranks of settings, and drops those of other ranks.
+    static void drop_settings_of(Program& program,
+                                 const std::map<std::uint32_t, std::uint32_t>& number) {
+        std::vector<Setting> kept;
+        for (Setting setting : program.settings) {
+            const auto found = number.find(static_cast<std::uint32_t>(setting.rank));
+            if (found != number.end()) {
+                setting.rank = static_cast<std::int32_t>(found->second);
+            }
+            if (found != number.end() || setting.rank == Setting::kAllRanks) {
+                kept.push_back(setting);
+            }
+        }
+        program.settings = std::move(kept);
+    }
+
     // Makes each rank a process.
     bool drop_endpoints() {
         Program smaller = best_;
@@ -121,7 +138,7 @@ private:
                 continue;
             }
             settings.erase(settings.begin() + static_cast<std::ptrdiff_t>(at));
-            if (check_parameters(smaller.parameters(), problem) && accept(smaller)) {
+            if (smaller.check_all_parameters(problem) && accept(smaller)) {
                 dropped = true;
             } else {
                 ++at;

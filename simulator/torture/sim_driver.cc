@@ -120,7 +120,9 @@ public:
         options.ranks = program.ranks;
         options.endpoints = program.endpoints;
         options.one_thread = number(program, "one_thread", 0) != 0;
-        options.parameters = program.parameters();
+        options.parameters_of = [&program](std::size_t rank, Parameters& parameters) {
+            parameters = program.parameters(static_cast<std::uint32_t>(rank));
+        };
         options.keeps_registrations =
             std::any_of(program.settings.begin(), program.settings.end(),
                         [](const Setting& each) { return each.name == "frequent_buffers"; });

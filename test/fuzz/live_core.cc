@@ -214,8 +214,7 @@ private:
             }
         }
         for (Voice& voice : voices_) {
-            voice.channel->poll(
-                [](std::uint64_t, std::uint64_t, const MessageHeader&, const std::byte*) {}, 64);
+            voice.channel->poll([](const DatagramArrival&) {}, 64);
         }
     }
 

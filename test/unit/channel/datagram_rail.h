@@ -38,6 +38,7 @@ public:
     }
 
     void set_max_gather(std::uint32_t most) { info_.max_gather = most; }
+    void promise(Capability c) { info_.capabilities |= static_cast<std::uint32_t>(c); }
     // Ends the oldest send that has not ended.
     void end_send(WorkStatus status = WorkStatus::success) {
         WorkCompletion completion;

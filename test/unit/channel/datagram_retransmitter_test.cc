@@ -25,9 +25,6 @@ protected:
         target.qp = 5;
         target.key = 6;
         target.name = 7;
-        retransmitter.resolve_by([this](std::uint64_t from, std::uint64_t) {
-            return from == target.name ? &target : nullptr;
-        });
         retransmitter.on_failure(
             [this](std::uint64_t to, WorkStatus) { lost = static_cast<int>(to); });
     }
@@ -68,10 +65,10 @@ protected:
     // Lets the target's datagram `number` arrive, which acknowledges all before `expected`.
     bool arrive(std::uint32_t number, std::uint32_t expected) {
         DatagramHeader prefix;
-        prefix.source = target.name;
         prefix.number = number;
         prefix.expected = expected;
-        return retransmitter.accept(prefix, number == 0, 0);
+        const MessageHeader header;
+        return retransmitter.accept(target, {prefix, 0, number == 0 ? nullptr : &header, nullptr});
     }
     void wait() {
         clock.advance(retransmitter.deadline() - clock.now());
@@ -141,10 +138,6 @@ TEST_F(Retransmitter, DeliversOnceAndAcknowledgesAlone) {
     EXPECT_EQ(first.sends[0].prefix().expected, 2u);
     EXPECT_FALSE(arrive(1, 1));
     EXPECT_EQ(counters.datagram_doubled, 1u);
-    target.name = 8;
-    DatagramHeader stranger;
-    stranger.source = 7;
-    EXPECT_FALSE(retransmitter.accept(stranger, false, 0)) << "nobody knows the sender";
 }
 
 TEST_F(Retransmitter, ATargetThatTheOwnerReportsLostIsGivenUp) {
@@ -218,6 +211,39 @@ TEST_F(Retransmitter, AFailedSendIsTheTargetsEndOrItsPathsFault) {
     EXPECT_TRUE(sender.port(0).ready());
     EXPECT_FALSE(sender.port(0).broken());
     EXPECT_EQ(lost, 0);
+}
+
+// A restart would lose the datagrams of others, which nobody sends again.
+TEST_F(Retransmitter, OverAReliableRailOnlyTargetsWithNumbersMoveAndNothingRestarts) {
+    DatagramRail rail;
+    rail.promise(Capability::reliable_ud);
+    Rail* const only = &rail;
+    DatagramSender reliable{0, {1, 2}, clock, counters};
+    ASSERT_TRUE(reliable.open({&only, 1}, 256, 256, false).ok());
+    ASSERT_TRUE(reliable.reliable());
+    DatagramRetransmitter mixed{reliable, clock, counters};
+    mixed.on_failure([this](std::uint64_t to, WorkStatus) { lost = static_cast<int>(to); });
+    mixed.tolerate(
+        milliseconds{800}, [this](std::uint64_t) { return &target; },
+        [this](DatagramTarget&, PathFailure why, WorkStatus) { failure = why; },
+        [](DatagramTarget&) {});
+    mixed.on_failed_send(0, 7, WorkStatus::remote_operation_error);
+    EXPECT_EQ(lost, 7) << "without numbers";
+    lost = 0;
+    target.numbered = true;
+    mixed.on_failed_send(0, 7, WorkStatus::remote_operation_error);
+    mixed.mend(0);
+    EXPECT_EQ(failure, PathFailure::failed);
+    EXPECT_EQ(lost, 0);
+    SendSlots& slots = reliable.slots();
+    slots.put(slots.next(), 9, reliable.prefix_for(target), MessageHeader{});
+    clock.advance(milliseconds{1});
+    slots.set_posted_at(slots.next(), clock.now());
+    ASSERT_TRUE(reliable.post(target, slots.next()).ok());
+    slots.take();
+    clock.advance(std::chrono::hours{1});
+    mixed.restart_if_stuck(0, clock.now());
+    EXPECT_EQ(counters.datagram_restarts, 0u);
 }
 
 TEST_F(Retransmitter, SlotsGrowWhileTargetsThatDoNotAnswerHaveThem) {

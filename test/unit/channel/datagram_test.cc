@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,14 @@ public:
         std::string text;
         EXPECT_TRUE(open_shm_fabric(options, fabric, text).ok()) << text;
         EXPECT_TRUE(DatagramChannel::create(rail(), identity, clock, counters, channel).ok());
-        receiver = [this](std::uint64_t from, std::uint64_t key, const MessageHeader& header,
-                          const std::byte* body) {
-            arrived.push_back({from, key, header, {body, body + header.length}});
+        receiver = [this](const DatagramArrival& arrival) {
+            if (channel->accept(sources[arrival.prefix.source], arrival)) {
+                const MessageHeader& header = *arrival.header;
+                arrived.push_back({arrival.prefix.source,
+                                   arrival.prefix.source_key,
+                                   header,
+                                   {arrival.body, arrival.body + header.length}});
+            }
         };
     }
 
@@ -60,6 +66,7 @@ public:
     std::unique_ptr<Fabric> fabric;
     std::unique_ptr<DatagramChannel> channel;
     DatagramChannel::Receiver receiver;
+    std::map<std::uint64_t, DatagramTarget> sources;
     std::deque<Message> arrived;
 };
 

@@ -10,9 +10,8 @@ namespace adaptib::test {
 
 namespace {
 
-std::unique_ptr<Fabric> open_shm(const Options& options, std::uint64_t host,
-                                 std::uint32_t user_space, const Clock& clock) {
-    const Parameters& parameters = options.parameters;
+std::unique_ptr<Fabric> open_shm(const Options& options, const Parameters& parameters,
+                                 std::uint64_t host, std::uint32_t user_space, const Clock& clock) {
     ShmOptions shm;
     shm.rails = static_cast<std::uint32_t>(parameters.shm_rails);
     shm.queue_bytes = parameters.shm_queue_bytes;
@@ -40,14 +39,18 @@ Cores::Cores(std::size_t nodes, Options options) {
     for (std::size_t i = 0; i < nodes; ++i) {
         nodes_.push_back(std::make_unique<Node>(options.seed * 1000 + i));
         Node& node = *nodes_.back();
+        Parameters parameters = options.parameters;
+        if (options.parameters_of) {
+            options.parameters_of(i, parameters);
+        }
         std::vector<std::unique_ptr<Fabric>> fabrics;
         const std::uint64_t host = options.hosts.empty() ? 0 : options.hosts[i] + 1;
         if (host > 0) {
             const std::uint32_t space = options.user_spaces.empty() ? 0 : options.user_spaces[i];
-            fabrics.push_back(open_shm(options, host, space, clock));
+            fabrics.push_back(open_shm(options, parameters, host, space, clock));
         }
         if (host == 0 || options.far) {
-            fabrics.push_back(open_shm(options, 0, 0, clock));
+            fabrics.push_back(open_shm(options, parameters, 0, 0, clock));
             if (options.wrap) {
                 fabrics.back() = options.wrap(i, std::move(fabrics.back()), clock);
             }
@@ -73,10 +76,6 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.message = [&node](Severity, const std::string& message) {
             node.messages.push_back(message);
         };
-        Parameters parameters = options.parameters;
-        if (options.parameters_of) {
-            options.parameters_of(i, parameters);
-        }
         std::string text;
         const Status created =
             Core::create(parameters, environment, std::move(fabrics), node.core, text);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Two-sided traffic between cores: sizes, protocols, order, matching, channel changes.
+#include <array>
+#include <string>
+
 #include "common_adaptib_two_sided.h"
 #include "cores.h"
 
@@ -79,6 +82,41 @@ const Case kCases[] = {
          set(p.rendezvous, "put");
      }},
 };
+
+// Rails of two nodes, which need not have the same number: only where either has several do the
+// datagrams between them have numbers.
+class DifferingRails : public testing::TestWithParam<std::array<int, 2>> {};
+
+INSTANTIATE_TEST_SUITE_P(Rails, DifferingRails,
+                         testing::Values(std::array{1, 3}, std::array{3, 1}, std::array{2, 1},
+                                         std::array{2, 4}),
+                         [](const auto& test) {
+                             return std::to_string(test.param[0]) + "_" +
+                                    std::to_string(test.param[1]);
+                         });
+
+TEST_P(DifferingRails, MessagesArriveBothWays) {
+    for (const bool connect : {false, true}) {
+        for (const char* tolerance : {"on", "off"}) { // of node 0 alone
+            Options options;
+            options.parameters_of = [&](std::size_t node, Parameters& parameters) {
+                parameters.shm_rails = GetParam()[node];
+                set(parameters.fault_tolerance, node == 0 ? tolerance : "on");
+                parameters.connect_threshold = connect ? 5 : 1000000000;
+            };
+            Cores world(2, options);
+            for (const std::size_t bytes : {8, 3000, 200000}) {
+                exchange(world, bytes, 8);
+            }
+            for (std::size_t node = 0; node < 2; ++node) {
+                EXPECT_TRUE(world.messages(node).empty()) << world.messages(node)[0];
+                EXPECT_EQ(world.counters(node).bad_packets, 0u);
+                EXPECT_GT(world.counters(node).datagram_received, 0u);
+                EXPECT_TRUE(world.counters(node).ring_received > 0 || !connect);
+            }
+        }
+    }
+}
 
 class TwoSided : public testing::TestWithParam<Case> {
 protected:

@@ -64,5 +64,45 @@ TEST(DatagramPaths, WhatComesOverAnotherOneDoesNotSpeakForIt) {
     EXPECT_TRUE(lost.receive.done);
 }
 
+// Both ends number the datagrams, since those of the node with two rails may move.
+TEST(DatagramPaths, ANodeWithOneRailTakesWhatComesOverAnother) {
+    fault::FaultPlan plans[2];
+    fault::FaultLog logs[2];
+    Options options;
+    options.parameters.connect_threshold = 1000;
+    options.parameters_of = [](std::size_t node, Parameters& parameters) {
+        parameters.shm_rails = node == 0 ? 1 : 2;
+    };
+    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
+        return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
+    };
+    Cores world(2, options);
+    exchange(world, 8, 2);
+    // Those of node 1 are lost on its first rail, those of node 0 for a while.
+    plans[1].faults = {{.fault = Fault::datagram_lost, .rate = 1, .rail = 0}};
+    plans[0].faults = {
+        {.fault = Fault::datagram_lost, .rate = 1, .until = world.clock.now() + milliseconds{50}}};
+    std::vector<std::unique_ptr<PatternMessage>> messages;
+    for (std::size_t from : {std::size_t{0}, std::size_t{1}}) {
+        PatternMessage& message =
+            *messages.emplace_back(std::make_unique<PatternMessage>(from, 8, 1));
+        ASSERT_TRUE(world
+                        .receive(1 - from, static_cast<std::int32_t>(from), 9,
+                                 contiguous(message.got), message.receive)
+                        .ok());
+        ASSERT_TRUE(world.send(from, 1 - from, 9, contiguous(message.sent), message.send).ok());
+    }
+    for (int turn = 0; turn < 100000; ++turn) {
+        world.progress();
+        world.clock.advance(Nanoseconds{50'000});
+    }
+    for (const auto& message : messages) {
+        EXPECT_TRUE(message->receive.done) << "from " << message->from;
+        EXPECT_EQ(message->got, message->sent);
+    }
+    EXPECT_EQ(world.peer(1, 0)->contact.route.pairs[world.peer(1, 0)->contact.datagram.pair].local,
+              1);
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -330,8 +330,6 @@ protected:
                                       there.counters);
         peer->contact.datagram.handle = std::make_unique<CountedHandle>(handles);
         peer->contact.datagram.name = peer->contact.name;
-        channel->retransmitter().resolve_by(
-            [this](std::uint64_t, std::uint64_t) { return &peer->contact.datagram; });
     }
     ~GatheredDatagrams() override {
         GatheredSends::forget(*peer);
@@ -349,9 +347,8 @@ protected:
     // The peer acknowledges all that was sent.
     void acknowledge() {
         DatagramHeader prefix;
-        prefix.source = peer->contact.name;
         prefix.expected = peer->session.next_send + 1;
-        channel->retransmitter().accept(prefix, true, 0);
+        channel->accept(peer->contact.datagram, {prefix, 0, nullptr, nullptr});
     }
     void wait(Nanoseconds time) {
         there.clock.advance(time);

@@ -182,6 +182,7 @@ public:
         EXPECT_TRUE(DatagramChannel::create(rail, {1, 2}, clock, counters, channel_).ok());
         ProcessAddress address;
         address.name = 7;
+        address.rails.resize(1);
         PeerRoute route;
         route.local = route.remote = {0, 1};
         there = std::make_unique<Peer>(address, route, *channel_, 4096, counters);

@@ -42,7 +42,7 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
         return target.coming ? Status::again(Reason::not_connected)
                              : Status::error(Reason::peer_gone);
     }
-    if (linked()) {
+    if (target.numbered) {
         if (target.link == nullptr) {
             target.link = std::make_unique<DatagramLink>(target);
         }
@@ -130,14 +130,14 @@ void DatagramChannel::handle_receive(std::uint32_t port, const WorkCompletion& c
     }
     std::memcpy(&prefix, at, sizeof prefix);
     const Bytes rest = completion.length - sizeof prefix;
-    const bool acknowledges = linked() && rest == 0; // and carries nothing else
+    const bool acknowledges = rest == 0; // and carries nothing else
     if (prefix.magic != kHeaderMagic || prefix.version != kWireVersion ||
         prefix.target_key != sender_.identity().key || (!acknowledges && rest < sizeof header)) {
         ++counters_.bad_packets;
         return;
     }
     if (acknowledges) {
-        static_cast<void>(retransmitter_.accept(prefix, acknowledges, port));
+        receiver({prefix, port, nullptr, nullptr});
         return;
     }
     const std::byte* body = at + sizeof prefix + sizeof header;
@@ -152,13 +152,22 @@ void DatagramChannel::handle_receive(std::uint32_t port, const WorkCompletion& c
         }
         return;
     }
-    if (linked() && !retransmitter_.accept(prefix, acknowledges, port)) {
-        return;
+    receiver({prefix, port, &header, body});
+}
+
+bool DatagramChannel::accept(DatagramTarget& source, const DatagramArrival& arrival) {
+    if (source.numbered) {
+        if (!retransmitter_.accept(source, arrival)) {
+            return false;
+        }
+    } else if (arrival.header == nullptr) {
+        ++counters_.bad_packets;
+        return false;
     }
-    if (is_sequenced(header.type)) {
+    if (is_sequenced(arrival.header->type)) {
         ++counters_.datagram_received;
     }
-    receiver(prefix.source, prefix.source_key, header, body);
+    return true;
 }
 
 std::size_t DatagramChannel::poll(const Receiver& receiver, std::size_t limit) {

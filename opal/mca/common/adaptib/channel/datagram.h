@@ -13,8 +13,8 @@
 // Rails: one port (queue pair, receives) on each rail that it is given. A target's datagrams go
 // over one of them, and over another when the owner moves the target. The channel asks for that
 // when datagrams are not acknowledged, when one ends with an error, or when the adapter does not
-// even complete the send. With several ports datagrams are numbered even if each rail is reliable,
-// since a move is not.
+// even complete the send. Where either process has several ports, the datagrams between the two are
+// numbered even if each rail is reliable, since a move is not (DatagramTarget::numbered).
 // Parts: ports and slots to send from (DatagramSender), acknowledgements and repeats
 // (DatagramRetransmitter).
 // Requires: a rail with Capability::ud.
@@ -53,9 +53,8 @@ public:
     using PathFailure = DatagramRetransmitter::PathFailure;
     using Standing = DatagramRetransmitter::Standing;
 
-    // `from` is the sender's name, `from_key` the key that it published.
-    using Receiver = std::function<void(std::uint64_t from, std::uint64_t from_key,
-                                        const MessageHeader& header, const std::byte* body)>;
+    // Finds the sender's target, and takes the message if accept() then returns true.
+    using Receiver = std::function<void(const DatagramArrival& arrival)>;
     // Receives an unsequenced message. It has no number, and its path need not be the target's own.
     using ProbeHandler =
         std::function<void(std::uint64_t from, std::uint64_t from_key, std::uint32_t port,
@@ -88,7 +87,7 @@ public:
     Rail& rail(std::uint32_t port = 0) const { return sender_.port(port).rail(); }
     // Returns the number of the port's rail among those that the process publishes.
     std::uint32_t rail_number(std::uint32_t port) const { return sender_.published(port); }
-    // Returns true if datagrams are numbered.
+    // Returns true if the datagrams of all targets are numbered.
     bool linked() const { return !sender_.reliable(); }
 
     // Returns room for a message, or null if nothing can be sent now. An uncommitted reservation
@@ -138,9 +137,12 @@ public:
     // Reports that a queue pair has failed. Returns false if it is none of the channel's.
     bool on_fatal(std::uint32_t port, std::uint32_t qp_number);
 
-    // Passes arrived messages to `receiver`. Takes at most `limit` completions per port polled;
+    // Passes arrived datagrams to `receiver`. Takes at most `limit` completions per port polled;
     // returns how many it took.
     std::size_t poll(const Receiver& receiver, std::size_t limit);
+    // Called by the receiver. Returns true if the datagram has a message that has not arrived
+    // before.
+    bool accept(DatagramTarget& source, const DatagramArrival& arrival);
 
 private:
     DatagramChannel(std::uint32_t first, const Identity& identity, const Clock& clock,

@@ -102,7 +102,7 @@ void DatagramRetransmitter::repeat(DatagramLink& link, std::uint32_t slot, Nanos
         return;
     }
     if (sender_.slots().posted_on(slot, target.port)) {
-        if (tolerant() && now - sender_.slots().posted_at(slot) > timeout_) {
+        if (may_restart() && now - sender_.slots().posted_at(slot) > timeout_) {
             sender_.restart(target.port);
             doubt(target, PathFailure::stuck, WorkStatus::success);
         }
@@ -200,11 +200,21 @@ void DatagramRetransmitter::handle_refused(DatagramTarget& target, Status status
     doubt(target, PathFailure::failed, WorkStatus::local_qp_error);
 }
 
+// Returns true if what is lost on the way to the process is sent again, over another path if need
+// be.
+bool DatagramRetransmitter::may_move(std::uint64_t to) const {
+    if (!tolerant() || !sender_.reliable()) {
+        return tolerant();
+    }
+    const DatagramTarget* target = find_(to);
+    return target != nullptr && target->numbered;
+}
+
 void DatagramRetransmitter::on_failed_send(std::uint32_t port, std::uint64_t to,
                                            WorkStatus status) {
     // A datagram needs no answer: retry_exceeded comes only from a fabric that knows that the
     // target's process has ended.
-    if (!tolerant() || sender_.reliable() || status == WorkStatus::retry_exceeded) {
+    if (!may_move(to) || status == WorkStatus::retry_exceeded) {
         if (failure_) {
             failure_(to, status);
         }
@@ -253,7 +263,7 @@ void DatagramRetransmitter::move(DatagramTarget& target, std::uint32_t port,
 }
 
 void DatagramRetransmitter::restart_if_stuck(std::uint32_t port, Nanoseconds now) {
-    if (sender_.slots().has_overdue(port, now, timeout_)) {
+    if (may_restart() && sender_.slots().has_overdue(port, now, timeout_)) {
         sender_.restart(port);
     }
 }
@@ -306,37 +316,32 @@ void DatagramRetransmitter::release(DatagramTarget& target) {
     forget(target);
 }
 
-// Processes an arrived datagram; returns true if it is to be delivered.
-bool DatagramRetransmitter::accept(const DatagramHeader& prefix, bool acknowledges,
-                                   std::uint32_t port) {
-    DatagramTarget* target = resolver_ ? resolver_(prefix.source, prefix.source_key) : nullptr;
-    if (target == nullptr) {
-        return false;
+bool DatagramRetransmitter::accept(DatagramTarget& target, const DatagramArrival& arrival) {
+    if (target.link == nullptr) {
+        target.link = std::make_unique<DatagramLink>(target);
     }
-    if (target->link == nullptr) {
-        target->link = std::make_unique<DatagramLink>(*target);
-    }
-    DatagramLink& link = *target->link;
+    const DatagramHeader& prefix = arrival.prefix;
+    DatagramLink& link = *target.link;
     const Nanoseconds now = clock_.now();
-    target->heard = now;
-    target->heard_port = static_cast<std::uint8_t>(port);
-    target->heard_rail = prefix.rail;
+    target.heard = now;
+    target.heard_port = static_cast<std::uint8_t>(arrival.port);
+    target.heard_rail = prefix.rail;
     link.acknowledged(prefix.expected, prefix.arrived, now,
                       [this](std::uint32_t slot) { sender_.slots().drop(slot); });
     link.listens(now);
     bool is_new = false;
-    if (!acknowledges) {
+    if (arrival.header != nullptr) {
         is_new = link.arrived(prefix.number, now);
-        if (link.owes_alone() && (alone_.empty() || alone_.back() != target)) {
-            alone_.push_back(target);
+        if (link.owes_alone() && (alone_.empty() || alone_.back() != &target)) {
+            alone_.push_back(&target);
         }
         counters_.datagram_doubled += is_new ? 0 : 1;
     }
     mind(link);
-    if (target->doubted && link.unanswered() == 0) [[unlikely]] {
-        target->doubted = false;
-        target->moves = 0;
-        answered_(*target);
+    if (target.doubted && link.unanswered() == 0) [[unlikely]] {
+        target.doubted = false;
+        target.moves = 0;
+        answered_(target);
     }
     return is_new;
 }

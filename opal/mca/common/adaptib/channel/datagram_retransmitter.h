@@ -29,16 +29,19 @@
 
 namespace adaptib {
 
+// A datagram that has arrived.
+struct DatagramArrival {
+    const DatagramHeader& prefix;
+    std::uint32_t port;          // of this process
+    const MessageHeader* header; // null: there is no message, only the prefix's acknowledgement
+    const std::byte* body;
+};
+
 class DatagramRetransmitter {
 public:
     // Called when a datagram to process `to` ended with an error: it is lost, and the target cannot
     // accept later ones.
     using FailureHandler = std::function<void(std::uint64_t to, WorkStatus status)>;
-
-    // Returns the target for a sender whose datagram has arrived; null: it cannot be answered now,
-    // and the channel drops the datagram, which will be sent again. Called only if datagrams are
-    // not reliable.
-    using Resolver = std::function<DatagramTarget*(std::uint64_t from, std::uint64_t from_key)>;
 
     // Reason to doubt the path of a target.
     enum class PathFailure : std::uint8_t {
@@ -74,7 +77,6 @@ public:
     // answered twice; without a judge no target is lost.
     void judge_by(Judge judge) { judge_ = std::move(judge); }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
-    void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
     // Turns fault tolerance on: targets are moved. A send that the adapter has not completed for
     // `timeout` is stuck; a target that acknowledges nothing for a part of that is doubted.
     void tolerate(Nanoseconds timeout, Finder find, PathFailureHandler handler,
@@ -111,8 +113,9 @@ public:
         link.told();
         mind(link);
     }
-    // Processes an arrived datagram; returns true if it is to be delivered.
-    bool accept(const DatagramHeader& prefix, bool acknowledges, std::uint32_t port);
+    // Processes a datagram that has arrived from the target; returns true if it is to be delivered.
+    // REQUIRES: the target's datagrams are numbered.
+    bool accept(DatagramTarget& target, const DatagramArrival& arrival);
     // Sends acknowledgements of its own for arrivals of this poll, unless an answer has carried
     // them by now.
     void acknowledge_alone() {
@@ -123,7 +126,8 @@ public:
     void on_failed_send(std::uint32_t port, std::uint64_t to, WorkStatus status);
     // Called after a send or a receive has ended with an error and the whole batch has been taken.
     void mend(std::uint32_t port);
-    // Restarts the port if the adapter has not completed a send for longer than the timeout.
+    // Restarts the port if the adapter has not completed a send for longer than the timeout. Not
+    // where datagrams without numbers may be under way, which a restart would lose.
     void restart_if_stuck(std::uint32_t port, Nanoseconds now);
 
 private:
@@ -133,6 +137,8 @@ private:
         WorkStatus status;
     };
 
+    bool may_restart() const { return tolerant() && !sender_.reliable(); }
+    bool may_move(std::uint64_t to) const;
     void make_room();
     void doubt(DatagramTarget& target, PathFailure failure, WorkStatus status);
     void handle_refused(DatagramTarget& target, Status status);
@@ -150,7 +156,6 @@ private:
     Counters& counters_;
     Judge judge_;
     FailureHandler failure_;
-    Resolver resolver_;
     Nanoseconds timeout_ = Nanoseconds::max();
     Finder find_;
     PathFailureHandler path_failure_; // empty: no fault tolerance

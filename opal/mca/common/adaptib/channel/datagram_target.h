@@ -21,12 +21,13 @@ struct DatagramTarget {
     std::uint32_t qp = 0;
     std::uint64_t key = 0; // the key that the target published
     std::uint64_t name = 0;
-    std::unique_ptr<DatagramLink> link; // if datagrams are not reliable; made with the first one
-    Bytes shorter = 0;                  // than the channel's capacity: what a datagram carries
-    std::uint8_t port = 0;              // of the channel; `handle` is of its rail
-    std::uint8_t pair = 0;              // the owner's number of the path, which it chooses
-    // Origin and time of the target's last datagram, if there are links: port of this process, rail
-    // of the target.
+    std::unique_ptr<DatagramLink> link; // if datagrams are numbered; made with the first one
+    bool numbered = false; // both ways: they may be lost, or move. Both ends conclude it alike.
+    Bytes shorter = 0;     // than the channel's capacity: what a datagram carries
+    std::uint8_t port = 0; // of the channel; `handle` is of its rail
+    std::uint8_t pair = 0; // the owner's number of the path, which it chooses
+    // Origin and time of the target's last datagram, if they are numbered: port of this process,
+    // rail of the target.
     std::uint8_t heard_port = 0;
     std::uint8_t heard_rail = 0;
     // doubted: the owner was asked for another path. moves: number of moves since something was

@@ -42,13 +42,9 @@ void DatagramHandlers::listen(std::uint32_t fabric) {
     if (parts_.paths.on()) {
         tolerate_faults(fabric);
     }
-    datagrams.retransmitter().resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
-        Peer* peer = parts_.peers.sender_of(fabric, from, key);
-        return peer == nullptr ? nullptr : &peer->contact.datagram;
-    });
-    parts_.fabrics[fabric].receiver =
-        [this, fabric](std::uint64_t from, std::uint64_t key, const MessageHeader& header,
-                       const std::byte* body) { on_datagram(fabric, from, key, header, body); };
+    parts_.fabrics[fabric].receiver = [this, fabric](const DatagramArrival& arrival) {
+        on_datagram(fabric, arrival);
+    };
 }
 
 void DatagramHandlers::tolerate_faults(std::uint32_t fabric) {
@@ -74,30 +70,30 @@ void DatagramHandlers::tolerate_faults(std::uint32_t fabric) {
             parts_.paths.report_success(*peer, target.pair);
         }
     };
-    if (parts_.fabrics[fabric].datagrams->linked()) { // else lost datagrams stay lost
-        parts_.attended.at_most(failure_timeout_ / kLooks);
-        parts_.fabrics[fabric].datagrams->retransmitter().tolerate(failure_timeout_, find,
-                                                                   path_failed, answered);
+    parts_.attended.at_most(failure_timeout_ / kLooks);
+    parts_.fabrics[fabric].datagrams->retransmitter().tolerate(failure_timeout_, find, path_failed,
+                                                               answered);
+}
+
+void DatagramHandlers::on_datagram(std::uint32_t fabric, const DatagramArrival& arrival) {
+    Peer* peer = parts_.peers.sender_of(fabric, arrival.prefix.source, arrival.prefix.source_key);
+    if (peer != nullptr && peer->contact.channel.accept(peer->contact.datagram, arrival)) {
+        hand_over(*peer, *arrival.header, arrival.body);
     }
 }
 
-void DatagramHandlers::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
-                                   const MessageHeader& header, const std::byte* body) {
-    Peer* peer = parts_.peers.sender_of(fabric, from, from_key);
-    if (peer == nullptr) {
-        return;
-    }
+void DatagramHandlers::hand_over(Peer& peer, const MessageHeader& header, const std::byte* body) {
     if (is_sequenced(header.type)) {
-        parts_.delivery.hand_over(*peer, header, body);
+        parts_.delivery.hand_over(peer, header, body);
         return;
     }
-    if (Handshake::may_say_fenced(*peer, header.type)) [[unlikely]] {
-        parts_.rings.empty(*peer);
-        if (peer->session.state == ConnectState::failed) {
+    if (Handshake::may_say_fenced(peer, header.type)) [[unlikely]] {
+        parts_.rings.empty(peer);
+        if (peer.session.state == ConnectState::failed) {
             return; // what was in the ring has broken the connection
         }
     }
-    parts_.connections.on_handshake(*peer, header, body);
+    parts_.connections.on_handshake(peer, header, body);
     parts_.connections.handle_events();
 }
 

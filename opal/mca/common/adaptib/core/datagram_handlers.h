@@ -60,8 +60,8 @@ public:
 private:
     void listen(std::uint32_t fabric);
     void tolerate_faults(std::uint32_t fabric);
-    void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
-                     const MessageHeader& header, const std::byte* body);
+    void on_datagram(std::uint32_t fabric, const DatagramArrival& arrival);
+    void hand_over(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
     void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);

@@ -59,7 +59,7 @@ public:
     }
     static bool has_datagrams(const Peer& peer, std::size_t pair);
     // True if the peer's datagrams move when their path fails.
-    bool moves(const Peer& peer) const { return paths_.on() && peer.contact.channel.linked(); }
+    bool moves(const Peer& peer) const { return paths_.on() && peer.contact.datagram.numbered; }
     // True if the last datagram came over this pair.
     static bool heard_over(const Peer& peer, std::size_t pair);
     // Reachability over the path of the peer's datagrams.

@@ -5,6 +5,8 @@
 // May touch: base/, channel/, peer/.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/address.h"
@@ -16,10 +18,19 @@ namespace adaptib {
 
 struct PeerContact {
     PeerContact(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue)
-        : channel(queue), name(process.name), route(way), address(process) {}
+        : channel(queue), name(process.name), route(way), address(process) {
+        datagram.numbered = queue.linked() || datagram_ports() > 1;
+    }
 
     // Bytes of body and payload that one datagram carries to this peer.
     Bytes datagram_capacity() const { return channel.capacity() - datagram.shorter; }
+
+    // Returns how many of the peer's rails on the route take datagrams, as it has published.
+    std::ptrdiff_t datagram_ports() const {
+        const auto first = address.rails.begin() + route.remote.first;
+        return std::count_if(first, first + route.remote.count,
+                             [](const AddressRail& rail) { return rail.datagram_qp != 0; });
+    }
 
     DatagramTarget datagram;
     TrafficCount datagrams_sent;
