@@ -64,6 +64,20 @@ InboundMessage* TaggedReceives::take(const Envelope& pattern, Peer* from) {
     return found_or_wanted(matcher_.take(pattern), from);
 }
 
+void TaggedReceives::end_context(std::uint32_t context) {
+    std::vector<InboundMessage*> left;
+    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
+        if (message.envelope.context == context) {
+            left.push_back(static_cast<InboundMessage*>(&message));
+        }
+    });
+    for (InboundMessage* message : left) {
+        UserRequest nobody;
+        matcher_.remove(*message);
+        consume_now(*message, {}, nobody); // a receive of no bytes is complete at once
+    }
+}
+
 // Gives the message to the receive, and discards its record.
 void TaggedReceives::consume(InboundMessage& message, ReceiveRequest& request) {
     if (message.type == MessageType::none) {
