@@ -42,6 +42,11 @@ SendCaller caller_of(opal_common_adaptib_op_kind_t op_kind) {
     report_completed(ended);
 }
 
+// Likewise, for a fast path that has no register for the handle.
+[[gnu::noinline]] void report_ended(const TaggedReceives& receives) {
+    report_ended(&endpoint_of(receives));
+}
+
 // Tries the fast path.
 bool try_any(Peer& to, const Envelope& from, const Data& data, bool waits) {
     if (data.base == nullptr) {
@@ -112,10 +117,11 @@ inline Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_
                                                 UserRequest& request) {
     bool complete = false;
     bool ends_own = false;
-    const Status status = core->protocol->receives().receive(pattern, data, request, complete,
-                                                             sender_of(core, peer), &ends_own);
+    TaggedReceives& receives = core->protocol->receives();
+    const Status status =
+        receives.receive(pattern, data, request, complete, sender_of(core, peer), &ends_own);
     if (ends_own) [[unlikely]] {
-        report_ended(core);
+        report_ended(receives);
     }
     return code_of(status, complete);
 }

@@ -42,11 +42,13 @@ bool TaggedReceives::deliver_now(InboundMessage& message, void* base, Bytes room
     return true;
 }
 
-// Same for any message. Returns true if the receive is complete.
-bool TaggedReceives::consume_now(InboundMessage& message, const Data& data, UserRequest& user) {
+// Same for any message. ends_own: the receive is complete, and so is a send of this process.
+TaggedReceives::Consumed TaggedReceives::consume_now(InboundMessage& message, const Data& data,
+                                                     UserRequest& user) {
+    const bool own = message.type == MessageType::none;
     completions_.begin(user);
     consume(message, make_receive(user, message.envelope, data, nullptr));
-    return completions_.end();
+    return !completions_.end() ? Consumed::waits : own ? Consumed::ends_own : Consumed::complete;
 }
 
 // Refuses a receive whose sender is lost.

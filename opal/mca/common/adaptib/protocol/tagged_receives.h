@@ -106,11 +106,11 @@ public:
                                                 bool* ends_own = nullptr) {
         complete = deliver_now(message, data.base, data.bytes, user);
         if (!complete) [[unlikely]] {
-            const bool own = message.type == MessageType::none;
-            complete =
-                consume_now(message, Data(data), user); // a copy, so `data` stays in registers
+            // A copy, so `data` stays in registers
+            const Consumed consumed = consume_now(message, Data(data), user);
+            complete = consumed != Consumed::waits;
             if (ends_own != nullptr) {
-                *ends_own = own;
+                *ends_own = consumed == Consumed::ends_own;
             }
         }
         return kOk;
@@ -161,7 +161,8 @@ public:
 private:
     // receive.cc
     bool deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user);
-    bool consume_now(InboundMessage& message, const Data& data, UserRequest& user);
+    enum class Consumed : std::uint8_t { waits, complete, ends_own };
+    Consumed consume_now(InboundMessage& message, const Data& data, UserRequest& user);
     Status refuse_receive(Peer& peer, ReceiveRequest& request);
     void consume(InboundMessage& message, ReceiveRequest& request);
     InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);

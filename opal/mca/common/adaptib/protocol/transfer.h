@@ -114,7 +114,7 @@ struct TransferPlan {
     bool done() const { return outstanding == 0 && (failed || posted_all()); }
     // Returns the status of the request. REQUIRES: done().
     int status() const {
-        return !failed   ? OPAL_COMMON_ADAPTIB_SUCCESS
+        return !failed                               ? OPAL_COMMON_ADAPTIB_SUCCESS
                : failure == TransferFailure::fault   ? OPAL_COMMON_ADAPTIB_FAULT
                : failure == TransferFailure::refusal ? OPAL_COMMON_ADAPTIB_BAD_PARAM
                                                      : OPAL_COMMON_ADAPTIB_UNREACHABLE;
