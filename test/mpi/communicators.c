@@ -2,7 +2,8 @@
 /*
  * Many communicators, made and freed in loops with traffic. Messages stay within their
  * communicator although source and tag are the same; ranks are those of the communicator; a
- * communicator may be freed while its messages are under way. Arguments: rounds (150 if absent).
+ * communicator may be freed while its messages are under way; messages that nobody has received go
+ * with it. Arguments: rounds (150 if absent).
  */
 #include "check.h"
 
@@ -84,6 +85,30 @@ static void freed_early(int round)
     }
 }
 
+/* Messages that nobody receives do not reach the next communicator, which has the same number. */
+static void reused_number(int round)
+{
+    MPI_Comm comms[2];
+    int to = (check_rank + 1 + round % (check_ranks - 1)) % check_ranks, in = -1;
+    int from = (2 * check_ranks - 1 - round % (check_ranks - 1) + check_rank) % check_ranks;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
+    for (int tag = 0; tag < 3; ++tag) {
+        MPI_Send(&tag, 1, MPI_INT, to, tag, comms[0]);
+    }
+    MPI_Barrier(comms[0]);
+    MPI_Comm_free(&comms[0]);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+    for (int tag = 0; tag < 3; ++tag) {
+        const int sent = 1000 + round + tag;
+        MPI_Status status;
+        MPI_Send(&sent, 1, MPI_INT, to, tag, comms[1]);
+        MPI_Recv(&in, 1, MPI_INT, MPI_ANY_SOURCE, tag, comms[1], &status);
+        CHECK_STATUS(&status, from, tag, sizeof in, "on a communicator with a used number");
+        CHECK(in == sent, "%d came where %d was sent: of the last communicator", in, sent);
+    }
+    MPI_Comm_free(&comms[1]);
+}
+
 static void parts(int round)
 {
     MPI_Comm half, backwards, some;
@@ -121,6 +146,7 @@ int main(int argc, char **argv)
         exchange(copy, mixed_size((uint64_t) round), round);
         MPI_Comm_free(&copy);
         freed_early(round);
+        reused_number(round);
         if (round % 5 == 0) {
             separate();
             parts(round);

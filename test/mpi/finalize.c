@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Ranks that go from their last send straight to MPI_Finalize, while the receivers come later: no
- * message is lost, and no rank waits for ever. Arguments: send|free|synchronous|receive, seconds
- * that the receivers wait.
+ * message is lost, and no rank waits for ever. Arguments: send|free|synchronous|receive|unreceived,
+ * seconds that the receivers wait.
  *
  * "free" frees the request of a non-blocking send and leaves its completion to MPI_Finalize.
  * "receive" frees the requests of receives: some get messages of all sizes at about that time, some
- * never get one. There the test only requires that MPI_Finalize ends.
+ * never get one. There the test only requires that MPI_Finalize ends. "unreceived" frees the
+ * requests of sends that nobody receives: MPI_Finalize ends, and no rank prints anything.
  */
 #include "check.h"
 
 #include <time.h>
+#include <unistd.h>
 
 enum {
     COUNT = 50
@@ -55,14 +57,47 @@ static int end_with_receives(void)
     return 0;
 }
 
+/* What the ranks print goes to a pipe of each, which must be empty at the end. */
+static int end_unreceived(void)
+{
+    static unsigned char out[1 << 20];
+    const int to = (check_rank + 1) % check_ranks, rank = check_rank;
+    char text[512];
+    int ends[2];
+    CHECK(pipe(ends) == 0, "no pipe");
+    for (int i = 0; i < COUNT; ++i) {
+        MPI_Request request;
+        MPI_Isend(out, i % 2 ? sizeof out : 100, MPI_BYTE, to, i, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+    }
+    const int before = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    MPI_Finalize();
+    dup2(before, STDERR_FILENO);
+    close(ends[1]);
+    const ssize_t printed = read(ends[0], text, sizeof text - 1);
+    if (printed != 0) {
+        text[printed > 0 ? printed : 0] = '\0';
+        fprintf(stderr, "FAILED finalize, rank %d: MPI_Finalize says: %s\n", rank, text);
+        return 1;
+    }
+    if (rank == 0) {
+        printf("finalize: ok\n");
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static unsigned char out[COUNT][4096], in[300000], large[200000];
     check_begin(&argc, &argv, "finalize", 1);
-    CHECK(argc == 3, "arguments: send|free|synchronous|receive, seconds");
+    CHECK(argc == 3, "arguments: send|free|synchronous|receive|unreceived, seconds");
     const char *kind = argv[1];
     if (strcmp(kind, "receive") == 0) {
         return end_with_receives();
+    }
+    if (strcmp(kind, "unreceived") == 0) {
+        return end_unreceived();
     }
     /* Rank 0 sends to all others, each other rank to the next; no rank answers. */
     for (int target = check_rank + 1; target < check_ranks; ++target) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Messages of a rank to itself, on MPI_COMM_WORLD and MPI_COMM_SELF: every size, receive first and
- * send first, every mode, probes, derived types on one or both sides, order.
+ * send first, every mode, probes, derived types on one or both sides, order; requests that have
+ * ended when a call returns are seen by the first look at them.
  */
 #include "check.h"
 
@@ -125,6 +126,52 @@ static void order(void)
     MPI_Waitall(COUNT, requests, MPI_STATUSES_IGNORE);
 }
 
+/* A receive that the send ends, and a send that the receive ends: MPI_Testsome sees it at once. */
+static void first_look(int bytes)
+{
+    enum {
+        COUNT = 4
+    };
+    static unsigned char in[COUNT][70000], out[70000];
+    MPI_Request requests[COUNT];
+    MPI_Message message;
+    MPI_Status statuses[COUNT];
+    int done, at[COUNT], flag;
+    for (int i = 0; i < COUNT; ++i) {
+        MPI_Irecv(in[i], bytes, MPI_BYTE, i % 2 ? self : MPI_ANY_SOURCE, i, comm, &requests[i]);
+    }
+    MPI_Testsome(COUNT, requests, &done, at, statuses);
+    CHECK(done == 0, "%d receives are complete before their sends", done);
+    MPI_Ssend(out, bytes, MPI_BYTE, self, 2, comm);
+    MPI_Testany(COUNT, requests, at, &flag, statuses);
+    CHECK(flag && at[0] == 2, "MPI_Testany does not see the receive of %d bytes", bytes);
+    for (int i = 0; i < COUNT; i += 3) {
+        MPI_Ssend(out, bytes, MPI_BYTE, self, i, comm);
+    }
+    MPI_Testsome(COUNT, requests, &done, at, statuses);
+    CHECK(done == 2, "MPI_Testsome sees %d of 2 receives of %d bytes", done, bytes);
+    MPI_Send(out, bytes, MPI_BYTE, self, 1, comm);
+    MPI_Testall(COUNT, requests, &flag, statuses);
+    CHECK(flag, "MPI_Testall does not see the last receive of %d bytes", bytes);
+
+    for (int i = 0; i < COUNT; ++i) {
+        MPI_Issend(out, bytes, MPI_BYTE, self, i, comm, &requests[i]);
+    }
+    MPI_Testsome(COUNT, requests, &done, at, statuses);
+    CHECK(done == 0, "%d synchronous sends are complete before their receives", done);
+    MPI_Recv(in[0], bytes, MPI_BYTE, self, 0, comm, MPI_STATUS_IGNORE);
+    MPI_Testsome(COUNT, requests, &done, at, statuses);
+    CHECK(done == 1 && at[0] == 0, "MPI_Testsome does not see the send of %d bytes", bytes);
+    MPI_Mprobe(MPI_ANY_SOURCE, 1, comm, &message, MPI_STATUS_IGNORE);
+    MPI_Mrecv(in[1], bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    MPI_Testsome(COUNT, requests, &done, at, statuses);
+    CHECK(done == 1 && at[0] == 1, "after MPI_Mrecv the send of %d bytes is not seen", bytes);
+    MPI_Recv(in[2], bytes, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE);
+    MPI_Recv(in[3], bytes, MPI_BYTE, MPI_ANY_SOURCE, 3, comm, MPI_STATUS_IGNORE);
+    MPI_Testall(COUNT, requests, &flag, statuses);
+    CHECK(flag, "MPI_Testall does not see the last sends of %d bytes", bytes);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv, "self", 1);
@@ -143,6 +190,9 @@ int main(int argc, char **argv)
             typed(400000, way & 1, way & 2, way & 4);
         }
         order();
+        for (int bytes = 0; bytes <= 70000; bytes += 35000) {
+            first_look(bytes);
+        }
     }
     check_end();
     return 0;

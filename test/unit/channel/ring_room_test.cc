@@ -161,6 +161,25 @@ TEST_F(Room, WithoutMemoryItGoesOnWithWhatThereIs) {
     EXPECT_GT(ring_->writer->most(), most);
 }
 
+// A lap that cannot be made longer ends with a skip, which the reader finds only when it looks for
+// the message behind the last one.
+TEST_F(Room, ASkipThatTheReaderHasNotFoundIsNotOverwritten) {
+    int sent = 0;
+    for (; sent < 20; ++sent) {
+        ASSERT_TRUE(send(500));
+    }
+    refuses_ = true;
+    EXPECT_FALSE(send(100'000));
+    for (int taken = 0; taken < sent; ++taken) {
+        ASSERT_TRUE(take());
+    }
+    EXPECT_FALSE(send(100'000)) << "looks whether the reader has caught up";
+    while (send(300)) {
+    }
+    take_all();
+    EXPECT_GT(received_, 30u);
+}
+
 TEST_F(Room, WhatIsIdleIsGivenBackAndGrowsAgain) {
     EXPECT_FALSE(shrink()) << "there is nothing to give back";
     for (int times = 0; times < 20; ++times) {

@@ -163,6 +163,23 @@ TEST_F(DeparturesTest, APeerThatSaysThatItEndsIsLostIfSomethingIsWantedOfIt) {
     EXPECT_NE(peer_.ending.failure.find("has finalized MPI"), std::string::npos);
 }
 
+// Both finalize MPI: a message that the peer has never received is nobody's failure.
+TEST_F(DeparturesTest, APeerThatHasFinalizedIsLostInSilenceWhileThisProcessFinalizes) {
+    for (const bool finalizes : {true, false}) {
+        Peer& gone = meet(finalizes ? 8 : 9);
+        connect(gone);
+        gone.interruption.work_failed = true; // so that it is reported
+        gone.transfers.users = 1;
+        gone.health.life.left = true;
+        departures_.finalize(finalizes);
+        departures_.add_leaving(gone);
+        departures_.tear_down_peers();
+        EXPECT_EQ(gone.session.state, ConnectState::failed);
+        EXPECT_EQ(broken_.empty(), finalizes);
+        gone.transfers.users = 0;
+    }
+}
+
 TEST_F(DeparturesTest, APeerThatSaysSoWhileAnotherIsEndedLeavesToo) {
     Peer& other = meet(8);
     connect(other);

@@ -214,6 +214,54 @@ TEST_F(RingPollerTest, TheLastMessagesOfARingAreTakenInOneGo) {
     EXPECT_FALSE(poller_.is_deferring());
 }
 
+// A datagram is missing: what follows it in the ring is kept, up to a bound, and then waits there.
+TEST_F(RingPollerTest, EarlyMessagesTakeBoundedMemory) {
+    heat(1);
+    Ring& ring = rings_[0]->ring;
+    ring.sequence = 1;
+    const auto send_and_poll = [&](int passes) {
+        for (int pass = 0; pass < passes; ++pass) {
+            while (rings_[0]->send(pass % 3 == 0 ? 300 : 100)) {
+            }
+            poller_.poll_hot_rings(1);
+            ring.credit = at(0).in.ring->consumed();
+        }
+    };
+    send_and_poll(1000);
+    const std::uint32_t sent = ring.sequence;
+    EXPECT_GE(at(0).in.early_bytes, ArrivalOrder::kMostEarly);
+    EXPECT_LT(at(0).in.early_bytes, ArrivalOrder::kMostEarly + 1024);
+    EXPECT_TRUE(arrived_.empty());
+    EXPECT_EQ(poller_.poll_hot_rings(2), 0u);
+    EXPECT_EQ(poller_.take_one_each(), 0u);
+
+    MessageHeader missing;
+    missing.type = MessageType::active;
+    protocol_.on_message(at(0), missing, nullptr);
+    EXPECT_GT(arrived_.size(), 100u);
+    send_and_poll(100);
+    poller_.empty(at(0));
+    EXPECT_EQ(arrived_.size(), ring.sequence);
+    EXPECT_GT(ring.sequence, sent);
+    EXPECT_EQ(at(0).in.early_bytes, 0u);
+}
+
+TEST_F(RingPollerTest, ARingThatIsTakenDownIsEmptiedWhateverIsKept) {
+    heat(1);
+    rings_[0]->ring.sequence = 1;
+    at(0).in.early_bytes = ArrivalOrder::kMostEarly;
+    for (std::size_t i = 0; i < 20; ++i) {
+        ASSERT_TRUE(rings_[0]->send(8));
+    }
+    EXPECT_EQ(poller_.poll_hot_rings(1), 0u);
+    poller_.empty(at(0));
+    EXPECT_EQ(counters().early, 20u);
+    EXPECT_EQ(rings_[0]->peer.in.ring->head(), 0u);
+    protocol_.forget(at(0));
+    EXPECT_EQ(at(0).in.early_bytes, ArrivalOrder::kMostEarly) << "none of these was kept";
+    at(0).in.early_bytes = 0;
+}
+
 TEST_F(RingPollerTest, ToBeTimedOneMessageOfEachRingIsTaken) {
     heat(2);
     rings_[0]->send(1);

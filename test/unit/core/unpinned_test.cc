@@ -188,6 +188,10 @@ TEST_P(UnpinnedBuffers, AWindowThatIsNotMappedAnyMoreIsAnErrorOfTheOperation) {
             ASSERT_TRUE(start(*world, 0, 1, operation(kind, from, window, 0, bytes), request).ok());
             ASSERT_TRUE(world->run({&request}));
             EXPECT_NE(request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            if (kind != OPAL_COMMON_ADAPTIB_FETCH_ADD) {
+                EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_FAULT);
+                ASSERT_NO_FATAL_FAILURE(expect_unharmed());
+            }
             exchange(*world, 100'000, 3);
         }
     }

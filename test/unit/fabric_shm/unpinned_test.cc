@@ -261,5 +261,59 @@ TEST_F(Unpinned, MemoryThatIsNotThereIsAnErrorStill) {
     munmap(page, 8192);
 }
 
+// A request that may fault ends as such, at whichever end the memory is not there; the queue pair
+// goes on, and so do requests behind it.
+TEST_F(Unpinned, AFaultThatIsExpectedBreaksNothing) {
+    void* const page =
+        mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(page, MAP_FAILED);
+    ASSERT_EQ(mprotect(page, kMiB, PROT_NONE), 0);
+    auto* const nowhere = static_cast<std::byte*>(page);
+    const auto address_of = [](const std::byte* at) {
+        return reinterpret_cast<std::uintptr_t>(at);
+    };
+    fill(plain_here.data(), kMiB, 5);
+    for (const Opcode opcode : {Opcode::write, Opcode::read}) {
+        for (const Bytes length : {Bytes{8}, Bytes{4096}, kMiB}) {
+            EXPECT_EQ(run(opcode, plain_here.data(), length, address_of(nowhere), kMayFault),
+                      WorkStatus::memory_fault);
+            EXPECT_EQ(run(opcode, nowhere, length, address_of(plain_there.data()), kMayFault),
+                      WorkStatus::memory_fault);
+            EXPECT_EQ(run(opcode, nowhere, length, secret_there.address(), kMayFault),
+                      WorkStatus::memory_fault);
+            EXPECT_EQ(run(opcode, plain_here.data(), length, secret_there.address(), kMayFault),
+                      WorkStatus::success);
+        }
+        EXPECT_EQ(run(opcode, plain_here.data(), kMiB, address_of(nowhere) - kMiB / 2, kMayFault),
+                  WorkStatus::memory_fault);
+    }
+    EXPECT_EQ(qp().query().state, QpState::ready_to_send);
+    EXPECT_EQ(target_qp().query().state, QpState::ready_to_send);
+
+    // Several at a time.
+    const Gather gather{plain_here.data(), kMiB, whole_here->local_key()};
+    for (std::uint64_t i = 0; i < 6; ++i) {
+        SendWork work = Node::rdma(Opcode::write, gather,
+                                   i % 2 == 0 ? address_of(nowhere) : secret_there.address(),
+                                   whole_there->remote_key());
+        work.wr_id = i;
+        work.flags = kSignaled | kMayFault;
+        ASSERT_TRUE(qp().post_send(work).ok());
+    }
+    WorkCompletion done;
+    WorkCompletion other;
+    const Nanoseconds end = here.clock.now() + kLong;
+    for (std::uint64_t i = 0; i < 6 && here.clock.now() < end;) {
+        there.cq->poll({&other, 1});
+        if (here.cq->poll({&done, 1}) == 1) {
+            EXPECT_EQ(done.wr_id, i);
+            EXPECT_EQ(done.status, i % 2 == 0 ? WorkStatus::memory_fault : WorkStatus::success);
+            ++i;
+        }
+    }
+    EXPECT_EQ(std::memcmp(plain_here.data(), secret_there.data(), kMiB), 0);
+    munmap(page, kMiB);
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -80,6 +80,56 @@ TEST_F(Messages, APostedReceiveIsReportedOnce) {
     EXPECT_EQ(request.user.bytes, sizeof kText);
 }
 
+// The user may look at both requests as soon as the call returns, and only once.
+TEST_F(Messages, WhatAMessageToOneselfEndsIsReportedWithinTheCall) {
+    char got[32] = {};
+    {
+        Request received;
+        Request sent;
+        ASSERT_EQ(receive(3, 8, data_of(got, sizeof got), received), kSuccess);
+        EXPECT_EQ(
+            send(8, data_of(const_cast<char*>(kText), 5), sent, OPAL_COMMON_ADAPTIB_MODE_SYNC),
+            kComplete);
+        EXPECT_EQ(received.reported, 1);
+    }
+    for (const bool matched : {false, true}) {
+        Request sent;
+        Request received;
+        ASSERT_EQ(
+            send(8, data_of(const_cast<char*>(kText), 5), sent, OPAL_COMMON_ADAPTIB_MODE_SYNC),
+            kSuccess);
+        if (matched) {
+            opal_common_adaptib_probe_t found{};
+            opal_common_adaptib_message_t* message = nullptr;
+            ASSERT_EQ(take(8, found, message), kSuccess);
+            const auto data = data_of(got, sizeof got);
+            ASSERT_EQ(opal_common_adaptib_matched_receive(core_, message, &data, &received.user),
+                      kComplete);
+        } else {
+            ASSERT_EQ(receive(3, 8, data_of(got, sizeof got), received), kComplete);
+        }
+        EXPECT_EQ(sent.reported, 1);
+        EXPECT_EQ(received.reported, 0) << "COMPLETE says it";
+    }
+}
+
+TEST_F(Messages, AContextThatEndsTakesItsMessagesAlong) {
+    Request waits;
+    ASSERT_EQ(send(1, kText, sizeof kText), kComplete);
+    ASSERT_EQ(send(2, data_of(const_cast<char*>(kText), 5), waits, OPAL_COMMON_ADAPTIB_MODE_SYNC),
+              kSuccess);
+    opal_common_adaptib_end_context(core_, 1);
+    opal_common_adaptib_probe_t found{};
+    EXPECT_EQ(probe(1, found), kSuccess) << "it is another context's";
+    EXPECT_EQ(waits.reported, 0);
+    opal_common_adaptib_end_context(core_, 0);
+    EXPECT_EQ(probe(kAnyTag, found), OPAL_COMMON_ADAPTIB_NOT_FOUND);
+    EXPECT_EQ(waits.reported, 1);
+    EXPECT_EQ(waits.user.status, kSuccess);
+    ASSERT_EQ(send(1, kText, sizeof kText), kComplete);
+    EXPECT_EQ(probe(1, found), kSuccess) << "the number is used again";
+}
+
 TEST_F(Messages, NothingIsAMessageToo) {
     ASSERT_EQ(send(1, nullptr, 0), kComplete);
     opal_common_adaptib_probe_t found{};

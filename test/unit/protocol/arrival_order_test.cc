@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -121,6 +122,25 @@ TEST_F(Arrivals, AfterTheDisconnectMessagesWaitForTheTeardown) {
     peer->in.teardown_pending = false;
     order.run_early(*peer);
     EXPECT_EQ(handled, up_to(5));
+}
+
+// Looking for the place of each message takes no time to speak of, whichever end it is near.
+TEST_F(Arrivals, ManyEarlyMessagesCostWhatFewDo) {
+    constexpr std::uint32_t kMany = 150'000;
+    const auto start = std::chrono::steady_clock::now();
+    for (std::uint32_t number = kMany; number < 2 * kMany; ++number) {
+        arrive(number);
+    }
+    for (std::uint32_t number = kMany; number-- > 1;) { // each before the first
+        arrive(number);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    EXPECT_EQ(peer->in.early_bytes, (2 * kMany - 1) * (sizeof(EarlyMessage) + sizeof kMany));
+    EXPECT_TRUE(ArrivalOrder::keeps_enough(*peer));
+    arrive(0);
+    EXPECT_EQ(handled, up_to(2 * kMany));
+    EXPECT_EQ(peer->in.early_bytes, 0u);
+    EXPECT_EQ(peer->in.last_early, nullptr);
 }
 
 TEST_F(Arrivals, APeerThatHasFailedIsNotHeard) {

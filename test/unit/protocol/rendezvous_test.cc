@@ -98,6 +98,18 @@ protected:
         rendezvous->receive(*peer, source, *receive, kLength);
         return *receive;
     }
+    // The peer sends the message in two fragments, full of that byte.
+    void push(std::uint64_t receive_id, std::byte filled) {
+        std::vector<std::byte> fragment(sizeof(FragmentBody) + kLength / 2, filled);
+        MessageHeader header;
+        header.type = MessageType::fragment;
+        header.length = static_cast<std::uint32_t>(fragment.size());
+        for (Bytes at = 0; at < kLength; at += kLength / 2) {
+            const FragmentBody body{receive_id, at};
+            std::memcpy(fragment.data(), &body, sizeof body);
+            rendezvous->on_fragment(*peer, header, fragment.data());
+        }
+    }
     std::uint64_t bad() const { return there.counters.bad_packets; }
 
     Ring ring{kUnits, false};
@@ -370,6 +382,105 @@ TEST_F(RendezvousTest, WithoutAConnectionTheReceiverAsksForFragments) {
     EXPECT_EQ(data, source);
     rendezvous->on_fragment(*peer, header, fragment.data());
     EXPECT_EQ(bad(), 1u);
+}
+
+// -------------------------------------------------------------------------------------------------
+// The system does not reach a buffer
+
+TEST_F(RendezvousTest, WhatCannotBeReadIsAskedForInFragments) {
+    use(false);
+    matched(SourceKind::direct);
+    complete(used(), WorkStatus::memory_fault);
+    const auto clear = take<ClearBody>(MessageType::clear_to_send);
+    EXPECT_EQ(flags, kClearPush);
+    EXPECT_EQ(clear.wanted, kLength);
+    EXPECT_EQ(receive_status, -1);
+    push(clear.receive_id, std::byte{9});
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(data, std::vector<std::byte>(kLength, std::byte{9}));
+    EXPECT_EQ(peer->transfers.users, 0u);
+    EXPECT_FALSE(peer->interruption.work_failed);
+}
+
+TEST_F(RendezvousTest, BlocksThatCannotBeReadAreAskedForInFragments) {
+    use(false);
+    can_register = false;
+    matched(SourceKind::direct);
+    ASSERT_EQ(posted(), 2u);
+    complete(used());
+    ASSERT_EQ(posted(), 2u);
+    complete(used(), WorkStatus::memory_fault);
+    EXPECT_TRUE(take().empty()) << "another one is under way";
+    complete(used());
+    EXPECT_EQ(posted(), 0u);
+    const auto clear = take<ClearBody>(MessageType::clear_to_send);
+    EXPECT_EQ(flags, kClearPush);
+    push(clear.receive_id, std::byte{8});
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(data, std::vector<std::byte>(kLength, std::byte{8}));
+}
+
+TEST_F(RendezvousTest, ABlockThatCannotBeReadIntoTheBufferIsReadAside) {
+    use(false);
+    matched(SourceKind::packed);
+    const auto clear = take<ClearBody>(MessageType::clear_to_send);
+    BlockBody block{};
+    block.receive_id = clear.receive_id;
+    block.address = kTheirs;
+    block.key_count = 2;
+    for (Bytes at = 0; at < kLength; at += block.length) {
+        block.offset = at;
+        block.length = static_cast<std::uint32_t>(std::min(kBlock, kLength - at));
+        rendezvous->on_block(*peer, block);
+        EXPECT_EQ(qp(used()).gathers[0].address, data.data() + at);
+        complete(used(), WorkStatus::memory_fault);
+        ASSERT_EQ(posted(), 1u);
+        auto* const aside = static_cast<std::byte*>(qp(used()).gathers[0].address);
+        EXPECT_NE(aside, data.data() + at);
+        std::fill_n(aside, block.length, std::byte{7});
+        complete(used());
+        EXPECT_EQ(take<BlockDoneBody>(MessageType::block_done).send_id, kSendId);
+    }
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(data, std::vector<std::byte>(kLength, std::byte{7}));
+}
+
+TEST_F(RendezvousTest, WhatCannotBeWrittenIsSentInFragments) {
+    use(true);
+    ClearBody clear{};
+    clear.send_id = announced().send_id;
+    clear.receive_id = 5;
+    clear.wanted = kLength;
+    clear.address = kTheirs;
+    clear.key_count = 2;
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    complete(used(), WorkStatus::memory_fault);
+    Bytes arrived = 0;
+    for (int pass = 0; pass < 100 && sent == 0; ++pass) {
+        flow.retry();
+        for (const Message& each : take()) {
+            ASSERT_EQ(each.header.type, MessageType::fragment);
+            arrived += each.body.size() - sizeof(FragmentBody);
+        }
+    }
+    EXPECT_EQ(arrived, kLength);
+    EXPECT_EQ(sent, 1);
+    EXPECT_EQ(send_failed, 0);
+
+    matched(SourceKind::direct); // at the other end
+    push(take<ClearBody>(MessageType::clear_to_send).receive_id, std::byte{6});
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(bad(), 0u);
+}
+
+TEST_F(RendezvousTest, OnceThePeerHasFailedAFaultIsAFailure) {
+    use(false);
+    matched(SourceKind::direct);
+    const std::uint32_t on = used();
+    peer->session.state = ConnectState::failed;
+    rendezvous->fail(*peer);
+    complete(on, WorkStatus::memory_fault);
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
 }
 
 TEST_F(RendezvousTest, WhileAConnectionComesUpTheReceiverIsUndecided) {

@@ -68,7 +68,8 @@ private:
         return has_keys;
     }
     void refuse(Transfer& transfer) override {
-        transfer.rma.failed = transfer.rma.refused = true;
+        transfer.rma.failed = true;
+        transfer.rma.failure = TransferFailure::refusal;
         ++refusals;
     }
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
@@ -323,7 +324,7 @@ TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
     engine.start_operation(operation);
     complete(used(), WorkStatus::remote_access_error);
     EXPECT_EQ(operation.ended, 1);
-    EXPECT_TRUE(operation.rma.refused);
+    EXPECT_EQ(operation.rma.failure, TransferFailure::refusal);
     EXPECT_EQ(refusals, 1);
     EXPECT_FALSE(peer->interruption.work_failed);
 

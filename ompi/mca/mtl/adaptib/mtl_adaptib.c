@@ -104,6 +104,8 @@ int ompi_mtl_adaptib_del_comm(struct mca_mtl_base_module_t *mtl, struct ompi_com
     (void) mtl;
     if (OPAL_UNLIKELY(ompi_mtl_adaptib_survives_failures())) {
         ompi_mtl_adaptib_survivors_drain(comm);
+    } else if (NULL != ompi_mtl_adaptib.core) {
+        opal_common_adaptib_end_context(ompi_mtl_adaptib.core, ompi_mtl_adaptib_context(comm));
     }
     return OMPI_SUCCESS;
 }

@@ -233,6 +233,12 @@ int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint)
     return OPAL_ERR_BAD_PARAM;
 }
 
+int mca_btl_adaptib_faulted(mca_btl_base_endpoint_t *endpoint)
+{
+    give_up(endpoint, "has a one-sided operation on memory that is not mapped, or protected");
+    return OPAL_ERROR;
+}
+
 int mca_btl_adaptib_broken_off(mca_btl_base_endpoint_t *endpoint, int status)
 {
     give_up(endpoint, "has a part of a one-sided operation on device memory that failed");

@@ -134,6 +134,9 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status);
 /* Likewise, for an operation that was started and that its target then refused. */
 int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint);
 
+/* Likewise, for one whose memory, at either end, is not mapped, or protected. */
+int mca_btl_adaptib_faulted(mca_btl_base_endpoint_t *endpoint);
+
 /* Likewise, for an operation on device memory that failed when it had begun. */
 int mca_btl_adaptib_broken_off(mca_btl_base_endpoint_t *endpoint, int status);
 

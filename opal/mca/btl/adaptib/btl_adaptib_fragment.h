@@ -38,6 +38,7 @@ typedef struct {
     void *data;
     void *local_address;
     mca_btl_base_registration_handle_t *local_handle;
+    uint32_t access; /* that the remote memory was registered for */
     opal_common_adaptib_request_t core;
 } mca_btl_adaptib_operation_t;
 

@@ -20,6 +20,27 @@ enum {
     CALLS_PER_PASS = 8
 };
 
+/* True for the buffer of a message, which pml/ob1 registers for one kind of access; osc/rdma
+ * registers windows for all. */
+static bool is_message(uint32_t access)
+{
+    return OPAL_COMMON_ADAPTIB_REMOTE_READ == access || OPAL_COMMON_ADAPTIB_REMOTE_WRITE == access;
+}
+
+/* The error for the callback. pml/ob1 sends the data of a put or get that failed, so that each
+ * process's own processor copies it. */
+static int error_of(mca_btl_base_endpoint_t *endpoint, uint32_t access, int status)
+{
+    switch (status) {
+    case OPAL_COMMON_ADAPTIB_BAD_PARAM:
+        return mca_btl_adaptib_refused(endpoint);
+    case OPAL_COMMON_ADAPTIB_FAULT:
+        return is_message(access) ? OPAL_ERROR : mca_btl_adaptib_faulted(endpoint);
+    default:
+        return mca_btl_adaptib_error(endpoint, status);
+    }
+}
+
 /* Returns the operation to its list first, since the function called may start the next one. Once
  * finalize has begun there is no callback to call. */
 static void operation_complete(opal_common_adaptib_request_t *request)
@@ -33,15 +54,14 @@ static void operation_complete(opal_common_adaptib_request_t *request)
     void *local_address = operation->local_address;
     void *context = operation->context;
     void *data = operation->data;
+    const uint32_t access = operation->access;
     const int status = request->status;
 
     opal_common_adaptib_list_return(&mca_btl_adaptib.operations, &operation->super);
     if (OPAL_UNLIKELY(NULL == mca_btl_adaptib.core)) {
         return;
     }
-    const int error = OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_BAD_PARAM == status)
-                          ? mca_btl_adaptib_refused(endpoint)
-                          : mca_btl_adaptib_error(endpoint, status);
+    const int error = error_of(endpoint, access, status);
     if (NULL != done) {
         done(&mca_btl_adaptib.super, endpoint, local_address, local_handle, context, data, error);
     }
@@ -66,6 +86,7 @@ start(mca_btl_base_endpoint_t *endpoint, const mca_btl_adaptib_way_t *way,
     operation->data = data;
     operation->local_address = what->local;
     operation->local_handle = local_handle;
+    operation->access = what->remote->access;
     operation->core.complete = operation_complete;
     rc = opal_common_adaptib_rma_start(way->core, way->peer, what, &operation->core);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {

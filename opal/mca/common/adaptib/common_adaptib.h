@@ -53,7 +53,9 @@ enum {
     OPAL_COMMON_ADAPTIB_TRUNCATED = -6,   /* the message was longer than the receive buffer */
     OPAL_COMMON_ADAPTIB_CANCELLED = -7,
     OPAL_COMMON_ADAPTIB_NOT_FOUND = -8,
-    OPAL_COMMON_ADAPTIB_NOT_SUPPORTED = -9
+    OPAL_COMMON_ADAPTIB_NOT_SUPPORTED = -9,
+    /* a put or get: the memory of one end is not mapped, or protected */
+    OPAL_COMMON_ADAPTIB_FAULT = -10
 };
 
 /* ------------------------------------------------------------------------------------------------

@@ -136,6 +136,12 @@ OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_cancel(opal_common_adaptib_core_t *core,
                            opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* The communicator is freed, and its context may be another one's next: its messages that have
+ * arrived end, received by nobody. To their senders they are received. Concerns all endpoints. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_end_context(opal_common_adaptib_core_t *core,
+                                uint32_t context) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 #ifdef __cplusplus
 }
 #endif

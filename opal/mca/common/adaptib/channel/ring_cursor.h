@@ -72,6 +72,7 @@ public:
     }
     // Moves to the ring's beginning, behind a message that announces it and counts as `units`.
     void skip(std::uint64_t units) {
+        last_ = position_;
         produced_ += units;
         position_ = 0;
     }
@@ -110,8 +111,8 @@ public:
             consumed_ = count;
         }
     }
-    // Returns true if the reader has consumed all messages: the first word of the last one is zero
-    // again.
+    // Returns true if the reader has consumed all messages: the first word of the last one, which
+    // may be a skip, is zero again.
     bool caught_up() const { return direct() && load_ring_word(unit_address(last_)) == 0; }
     // REQUIRES: caught_up().
     void all_consumed() { consumed_ = produced_; }

@@ -101,7 +101,8 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
             body = at + ring_body_at(header.length, format);
             return Found::message;
         }
-        store_ring_word(at, 0, std::memory_order_relaxed);
+        store_ring_word(at, 0,
+                        std::memory_order_release); // the writer may check, as in release_at()
         consumed_ += units_ - position_;
         untold_ += units_ - position_;
         position_ = 0;

@@ -59,6 +59,18 @@ public:
     // First word at the reader's position; 0: no message.
     std::uint64_t head() const { return load_ring_word(place()); }
 
+    // Returns true if the next message has a number after `sequence`. False also if there is none,
+    // or it is a skip. A posted message that is not whole may seem to have any number.
+    bool next_is_after(std::uint32_t sequence) const {
+        const std::uint64_t word = head();
+        std::uint32_t number = sequence_ + 1; // a compact message's
+        if (ring_format_of(ring_magic_of(word)) != RingFormat::compact) {
+            std::memcpy(&number, place() + offsetof(MessageHeader, sequence), sizeof number);
+        }
+        return word != 0 && static_cast<MessageType>(word & 0xff) != MessageType::skip &&
+               sequence_before(sequence, number);
+    }
+
     // A short eager or active message that was stored, the most frequent kind. Its header is not
     // copied; it is at next().
     struct Short {

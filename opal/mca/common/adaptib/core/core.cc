@@ -129,9 +129,18 @@ std::size_t Core::migrate_paths(Peer& peer) {
     return parts_.migration == nullptr ? 0 : parts_.migration->migrate(peer);
 }
 
-void Core::quiesce_messages(Nanoseconds limit) {
+void Core::take_arrived(Nanoseconds limit) {
     constexpr std::size_t kSettled = 128; // idle passes, enough to poll the shared queue, too
     const Nanoseconds start = parts_.environment.clock->now();
+    for (std::size_t idle = 0;
+         idle < kSettled && parts_.environment.clock->now() - start < limit;) {
+        idle = progress() == 0 ? idle + 1 : 0;
+    }
+}
+
+void Core::quiesce_messages(Nanoseconds limit) {
+    const Nanoseconds start = parts_.environment.clock->now();
+    parts_.progress->departures().finalize(true);
     const auto left = [this] {
         std::vector<Peer*> found;
         parts_.peers->for_each([&](Peer& peer) {
@@ -141,12 +150,8 @@ void Core::quiesce_messages(Nanoseconds limit) {
         });
         return found;
     };
-    if (parts_.protocol->receives().posted() == 0 && left().empty()) {
-        return;
-    }
-    for (std::size_t idle = 0;
-         idle < kSettled && parts_.environment.clock->now() - start < limit;) {
-        idle = progress() == 0 ? idle + 1 : 0;
+    if (parts_.protocol->receives().posted() > 0 || !left().empty()) {
+        take_arrived(limit);
     }
     const auto wait = [&](Nanoseconds until) {
         while (!left().empty() && parts_.environment.clock->now() - start < until) {
@@ -164,6 +169,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
         }
     }
     wait(2 * limit);
+    parts_.progress->departures().finalize(false);
 }
 
 void Core::drain(Nanoseconds limit) {

@@ -104,6 +104,9 @@ public:
     // unless it has one-sided operations, too. Posted receives for which nothing has arrived are
     // dropped.
     void quiesce_messages(Nanoseconds limit);
+    // Makes progress until nothing more has arrived, as far as a few idle passes tell, for at most
+    // `limit`.
+    void take_arrived(Nanoseconds limit);
     // Makes progress for at most `limit` until all that was sent is known to have arrived, as far
     // as that can be known. For messages that only go to peers that are disconnecting, at most 20
     // ms.

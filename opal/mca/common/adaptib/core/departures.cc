@@ -81,10 +81,14 @@ void Departures::end(const std::vector<Peer*>& gone) {
     }
     for (Peer* peer : gone) {
         rings_.empty(*peer);
-        const char* why = how_gone(*peer).why;
-        if (why != nullptr && peer->session.state != ConnectState::failed && !leaves(*peer)) {
-            protocol_.failures().fail(*peer, why);
+        const Gone how = how_gone(*peer);
+        if (how.why == nullptr || peer->session.state == ConnectState::failed || leaves(*peer)) {
+            continue;
         }
+        if (finalizing_ && !how.ended && peer->transfers.one_sided == 0) {
+            protocol_.failures().expect(*peer);
+        }
+        protocol_.failures().fail(*peer, how.why);
     }
 }
 

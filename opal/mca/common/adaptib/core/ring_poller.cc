@@ -191,8 +191,13 @@ void RingPoller::release_deferred() {
     std::exchange(deferring_, nullptr)->in.ring->release_deferred();
 }
 
-// Takes any other message. Returns false if there is none.
+// Takes any other message. Returns false if there is none, or none may be taken now.
 bool RingPoller::poll_with_care(Peer& peer, RingReader& ring) {
+    return !(ArrivalOrder::keeps_enough(peer) && ring.next_is_after(peer.in.next_receive)) &&
+           take_any(peer, ring);
+}
+
+bool RingPoller::take_any(Peer& peer, RingReader& ring) {
     if (ring.has_deferred()) [[unlikely]] {
         release_deferred();
     }
@@ -237,7 +242,7 @@ void RingPoller::on_garbage(Peer& peer) {
 
 void RingPoller::empty(Peer& peer) {
     while (peer.in.ring.has_value() && peer.session.state != ConnectState::failed &&
-           poll_ring(peer) > 0) {
+           (poll_ring(peer) > 0 || (peer.in.ring.has_value() && take_any(peer, *peer.in.ring)))) {
     }
     if (deferring_ == &peer) { // the ring may be reused, so leave it empty
         release_deferred();

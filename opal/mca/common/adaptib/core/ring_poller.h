@@ -109,6 +109,7 @@ private:
     template <std::uint64_t kKind>
     bool take_short(Peer& peer, RingReader& ring, std::uint64_t head);
     bool poll_with_care(Peer& peer, RingReader& ring);
+    bool take_any(Peer& peer, RingReader& ring);
     void answered(Peer& peer, RingReader& ring);
     template <std::uint64_t kKind>
     void release_or_defer(Peer& peer, RingReader& ring, const RingReader::Short& found);

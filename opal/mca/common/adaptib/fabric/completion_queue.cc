@@ -22,6 +22,7 @@ const char* work_status_text(WorkStatus status) {
     case WorkStatus::fatal: return "fatal error";
     case WorkStatus::response_timeout: return "response timeout";
     case WorkStatus::general_error: return "general error";
+    case WorkStatus::memory_fault: return "memory fault";
     }
     return "unknown status";
 }

@@ -15,7 +15,7 @@
 
 namespace adaptib {
 
-// Completion statuses of verbs (ibv_wc_status), with the names of verbs.
+// Completion statuses of verbs (ibv_wc_status), with the names of verbs, and memory_fault.
 enum class WorkStatus : std::uint8_t {
     success,
     local_length_error,
@@ -33,6 +33,7 @@ enum class WorkStatus : std::uint8_t {
     fatal,
     response_timeout,
     general_error,
+    memory_fault, // the only error after which the queue pair goes on (kMayFault)
 };
 
 enum class WorkKind : std::uint8_t {
@@ -74,6 +75,11 @@ constexpr bool is_path_failure(WorkStatus status) {
     case WorkStatus::general_error: return true;
     default: return false;
     }
+}
+
+// Returns true if the queue pair is in the error state.
+constexpr bool breaks_queue_pair(WorkStatus status) {
+    return status != WorkStatus::success && status != WorkStatus::memory_fault;
 }
 
 class CompletionQueue {

@@ -34,6 +34,9 @@ enum SendFlag : std::uint32_t {
     // a poller that sees them may read the rest. Adapters write in address order, which gives this
     // for free.
     kPublish = 1u << 3,
+    // Write, read: if the system cannot reach the memory of one end, the request ends as
+    // memory_fault, and the queue pair goes on. Part of the destination may have changed.
+    kMayFault = 1u << 4,
 };
 
 struct Gather {

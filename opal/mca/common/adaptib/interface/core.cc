@@ -6,6 +6,7 @@
 // May touch: every folder of the core; no header of Open MPI.
 #include "common_adaptib.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -185,6 +186,14 @@ int adaptib::report_completed(CompletedList& list) {
         ++count;
     }
     return count;
+}
+
+opal_common_adaptib_core& adaptib::endpoint_of(const TaggedReceives& receives) {
+    const auto endpoints = g_process->open_ones();
+    return **std::find_if(endpoints.begin(), endpoints.end(),
+                          [&](const opal_common_adaptib_core* each) {
+                              return &each->protocol->receives() == &receives;
+                          });
 }
 
 namespace {

@@ -66,6 +66,8 @@ enum class Polled : std::uint8_t { only, own, other };
 int progress_with_lock(opal_common_adaptib_core* core, Polled which);
 // Runs the completion functions, without the lock.
 int report_completed(CompletedList& list);
+// Returns the open endpoint whose receives these are.
+opal_common_adaptib_core& endpoint_of(const TaggedReceives& receives);
 
 // Takes the lock if several threads may call.
 class Guard {

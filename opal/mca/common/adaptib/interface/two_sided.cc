@@ -3,6 +3,8 @@
 // May touch: every folder of the core; no header of Open MPI.
 #include "common_adaptib_two_sided.h"
 
+#include <utility>
+
 #include "base/process_name.h"
 #include "interface/handle.h"
 #include "protocol/ring_sends.h"
@@ -10,6 +12,9 @@
 using namespace adaptib;
 
 namespace {
+
+// Bound on the time in which messages of a freed communicator are looked for, while others arrive.
+constexpr Nanoseconds kTakeArrived{1'000'000};
 
 // Completes a send that needed no request.
 void end_at_once(UserRequest& user, Bytes bytes) {
@@ -27,6 +32,19 @@ SendCaller caller_of(opal_common_adaptib_op_kind_t op_kind) {
 [[gnu::always_inline]] inline void note_sent(opal_common_adaptib_core_t* core, const Peer& to,
                                              Bytes bytes) {
     note_event(core->trace, TraceKind::message_sent, {.peer = to.contact.name, .value = bytes});
+}
+
+// Reports what a call has ended besides its own request: a receive and a send of this process. The
+// user may look at it next, and only once (MPI_Testsome). REQUIRES: this thread has the lock.
+[[gnu::noinline]] void report_ended(opal_common_adaptib_core_t* core) {
+    CompletedList ended = std::exchange(core->protocol->completed(), {});
+    const Unlocked unlocked(core);
+    report_completed(ended);
+}
+
+// Likewise, for a fast path that has no register for the handle.
+[[gnu::noinline]] void report_ended(const TaggedReceives& receives) {
+    report_ended(&endpoint_of(receives));
 }
 
 // Tries the fast path.
@@ -62,6 +80,9 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     bool complete = false;
     const Status status =
         protocol.sends().send(to, from, *data, synchronous, caller, *request, complete);
+    if (to == nullptr) {
+        report_ended(core);
+    }
     return code_of(status, complete);
 }
 
@@ -95,8 +116,13 @@ inline Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_
                                                 const Envelope& pattern, const Data& data,
                                                 UserRequest& request) {
     bool complete = false;
+    bool ends_own = false;
+    TaggedReceives& receives = core->protocol->receives();
     const Status status =
-        core->protocol->receives().receive(pattern, data, request, complete, sender_of(core, peer));
+        receives.receive(pattern, data, request, complete, sender_of(core, peer), &ends_own);
+    if (ends_own) [[unlikely]] {
+        report_ended(receives);
+    }
     return code_of(status, complete);
 }
 
@@ -207,8 +233,12 @@ int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
                                         opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
     bool complete = false;
+    bool ends_own = false;
     const Status status = core->protocol->receives().receive_taken(
-        *reinterpret_cast<InboundMessage*>(message), *data, *request, complete);
+        *reinterpret_cast<InboundMessage*>(message), *data, *request, complete, &ends_own);
+    if (ends_own) {
+        report_ended(core);
+    }
     return code_of(status, complete);
 }
 
@@ -217,6 +247,19 @@ int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     return core->protocol->receives().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
                                                        : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+}
+
+void opal_common_adaptib_end_context(opal_common_adaptib_core_t* core, uint32_t context) noexcept {
+    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
+        const Guard guard(endpoint);
+        if (!endpoint->inside) {
+            endpoint->inside = true;
+            endpoint->core->take_arrived(kTakeArrived);
+            endpoint->inside = false;
+        }
+        endpoint->protocol->receives().end_context(context);
+        report_ended(endpoint);
+    }
 }
 
 void opal_common_adaptib_use_accelerators(

@@ -43,6 +43,8 @@ struct alignas(kCacheLine) PeerIn {
     Bytes ring_bytes = 0;         // size of the ring offered to the peer
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
     RingParts ring_parts;                      // of ring_memory
+    EarlyMessage* last_early = nullptr;        // of `early`
+    Bytes early_bytes = 0;                     // of their records
     Registration ring_registration;            // of ring_memory, with the route's rails
 };
 

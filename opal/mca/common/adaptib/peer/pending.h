@@ -88,6 +88,7 @@ struct RepeatedMessage : PendingSend {
 // A message that overtook an earlier one of the same peer; its bytes follow the record.
 struct EarlyMessage {
     EarlyMessage* next = nullptr;
+    EarlyMessage* previous = nullptr;
     MessageHeader header;
 
     std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }

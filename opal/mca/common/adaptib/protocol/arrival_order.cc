@@ -17,13 +17,27 @@ void ArrivalOrder::on_unordered(Peer& peer, const MessageHeader& header, const s
     }
 }
 
+// Returns the first kept message whose number is not before `sequence`; null: there is none. Looks
+// from both ends: most messages come behind the last one, and those sent again before the first.
+EarlyMessage* ArrivalOrder::place_of(const PeerIn& in, std::uint32_t sequence) {
+    EarlyMessage* front = in.early;
+    EarlyMessage* behind = nullptr; // the last one that is not before `sequence`, from the back
+    for (EarlyMessage* back = in.last_early;
+         back != nullptr && !sequence_before(back->header.sequence, sequence);
+         back = back->previous, front = front->next) {
+        if (!sequence_before(front->header.sequence, sequence)) {
+            return front;
+        }
+        behind = back;
+    }
+    return behind;
+}
+
 // Keeps a copy of an early message, in the order of sequence numbers.
 void ArrivalOrder::store_early(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    EarlyMessage** at = &peer.in.early;
-    while (*at != nullptr && sequence_before((*at)->header.sequence, header.sequence)) {
-        at = &(*at)->next;
-    }
-    if (*at != nullptr && (*at)->header.sequence == header.sequence) {
+    PeerIn& in = peer.in;
+    EarlyMessage* const next = place_of(in, header.sequence);
+    if (next != nullptr && next->header.sequence == header.sequence) {
         ++counters_.duplicates;
         return;
     }
@@ -37,27 +51,40 @@ void ArrivalOrder::store_early(Peer& peer, const MessageHeader& header, const st
     if (header.length > 0) {
         std::memcpy(message->body(), body, header.length);
     }
-    message->next = *at;
-    *at = message;
+    message->next = next;
+    message->previous = next == nullptr ? in.last_early : next->previous;
+    (message->previous == nullptr ? in.early : message->previous->next) = message;
+    (next == nullptr ? in.last_early : next->previous) = message;
+    in.early_bytes += message->size();
     ++counters_.early;
+}
+
+// Takes the first message off the list; its bytes count until release(). REQUIRES: there is one.
+EarlyMessage& ArrivalOrder::take_first(PeerIn& in) {
+    EarlyMessage& message = *in.early;
+    in.early = message.next;
+    (in.early == nullptr ? in.last_early : in.early->previous) = nullptr;
+    return message;
+}
+
+void ArrivalOrder::release(PeerIn& in, EarlyMessage& message) {
+    in.early_bytes -= message.size();
+    pool_.release(&message, message.size());
 }
 
 void ArrivalOrder::run_early(Peer& peer) {
     while (peer.in.early != nullptr && peer.in.early->header.sequence == peer.in.next_receive &&
            !peer.in.teardown_pending) {
-        EarlyMessage* message = peer.in.early;
-        peer.in.early = message->next;
+        EarlyMessage& message = take_first(peer.in);
         ++peer.in.next_receive;
-        listener_.dispatch(peer, message->header, message->body());
-        pool_.release(message, message->size());
+        listener_.dispatch(peer, message.header, message.body());
+        release(peer.in, message);
     }
 }
 
 void ArrivalOrder::forget(Peer& peer) {
     while (peer.in.early != nullptr) {
-        EarlyMessage* message = peer.in.early;
-        peer.in.early = message->next;
-        pool_.release(message, message->size());
+        release(peer.in, take_first(peer.in));
     }
 }
 

@@ -7,6 +7,10 @@
 // the fast path asks has_its_turn(), handles the message itself between begin_turn() and
 // end_turn(), and so costs a comparison and a count.
 // Invariant: PeerIn::early holds no message that has had its turn, and is sorted by number.
+// Bound: once kMostEarly bytes of a peer are kept, its ring is read only up to the next early
+// message (keeps_enough()): the message that all wait for cannot lie behind it, since a ring is in
+// order. The writer then waits for room. Beyond that come the datagrams of a window
+// (channel/datagram_link.h) and, when a ring is taken down, what lies in it.
 // Ownership: the kept messages lie in the pool; PeerIn links them.
 // Threads: one at a time (the core's lock).
 // May touch: base/, memory/, peer/, stats/.
@@ -36,6 +40,8 @@ protected:
 
 class ArrivalOrder {
 public:
+    static constexpr Bytes kMostEarly = 128 * kKiB;
+
     ArrivalOrder(BlockPool& pool, Counters& counters, ArrivalOrderListener& listener)
         : pool_(pool), counters_(counters), listener_(listener) {}
 
@@ -50,6 +56,8 @@ public:
             run_early(peer);
         }
     }
+    // Returns true if no more early messages of the peer should be taken.
+    static bool keeps_enough(const Peer& peer) { return peer.in.early_bytes >= kMostEarly; }
     // Takes a message whose turn it is not: keeps it, or drops it.
     void on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body);
     // Hands over the kept messages whose turn it is.
@@ -58,7 +66,10 @@ public:
     void forget(Peer& peer);
 
 private:
+    static EarlyMessage* place_of(const PeerIn& in, std::uint32_t sequence);
     void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
+    static EarlyMessage& take_first(PeerIn& in);
+    void release(PeerIn& in, EarlyMessage& message);
 
     BlockPool& pool_;
     Counters& counters_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fragments: the way of a message if there is no connection and no room for one, or no memory to
-// pack into or unpack from. The receiver asks for fragments (kClearPush), or the sender finds that
-// it has to send them. Fragments go among the sender's other messages, over the same channel.
+// Fragments: the way of a message if there is no connection and no room for one, no memory to pack
+// into or unpack from, or if the system cannot reach the buffer of one end. The receiver asks for
+// fragments (kClearPush), or the sender finds that it has to send them. Fragments go among the
+// sender's other messages, over the same channel.
 #include <algorithm>
 
 #include "protocol/rendezvous.h"
@@ -93,6 +94,7 @@ void Rendezvous::on_fragment(Peer& peer, const MessageHeader& header, const std:
     ReceiveTransfer* transfer = receives_.find(fragment.receive_id);
     const auto expects = [](const ReceiveTransfer& each) {
         return each.mode == ReceiveTransfer::Mode::pushed ||
+               each.mode == ReceiveTransfer::Mode::written ||
                (each.mode == ReceiveTransfer::Mode::packed && each.started == 0);
     };
     if (transfer == nullptr || &transfer->peer != &peer || !expects(*transfer) ||
@@ -101,7 +103,8 @@ void Rendezvous::on_fragment(Peer& peer, const MessageHeader& header, const std:
         ++counters_.bad_packets;
         return;
     }
-    transfer->mode = ReceiveTransfer::Mode::pushed; // was `packed` if the sender lacks block memory
+    // Was `packed` if the sender lacks block memory, `written` if it cannot write.
+    transfer->mode = ReceiveTransfer::Mode::pushed;
     if (!transfer->failed) {
         transfer->failed =
             !scatter(transfer->request->data, transfer->received, body + sizeof fragment, bytes)

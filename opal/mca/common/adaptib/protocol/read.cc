@@ -21,7 +21,19 @@ void Rendezvous::start_read(ReceiveTransfer& transfer) {
 
 void ReceiveTransfer::on_rma_done() { rendezvous.on_read(*this); }
 
+// True if the system could not reach the memory of one end: pages that a signal handler opens at
+// the first access, say. Each end's processor then copies its own buffer, which its user has
+// promised to be there; no address that a peer names is touched so.
+bool Rendezvous::needs_processors(const Transfer& transfer) {
+    return transfer.rma.failure == TransferFailure::fault &&
+           transfer.peer.session.state != ConnectState::failed;
+}
+
 void Rendezvous::on_read(ReceiveTransfer& transfer) {
+    if (!transfer.failed && needs_processors(transfer)) [[unlikely]] {
+        ask_for_fragments(transfer);
+        return;
+    }
     transfer.failed = transfer.failed || transfer.rma.failed;
     transfer.received = transfer.wanted;
     end_receive(transfer);
@@ -102,10 +114,39 @@ void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes
 
 void BlockRead::on_rma_done() { rendezvous.on_block_read(*this); }
 
+// Reads a block again that could not be read into the user's buffer, to be copied there. Returns
+// false if there is no memory for it.
+bool Rendezvous::read_aside(BlockRead& block) {
+    std::vector<std::unique_ptr<StagingBlock>>& spare = block.transfer.spare;
+    if (!spare.empty()) {
+        block.memory = std::move(spare.back());
+        spare.pop_back();
+    } else if (!listener_.staging(block.peer).take(block.memory).ok()) {
+        return false;
+    }
+    block.rma.begin_again();
+    block.rma.failed = false;
+    block.rma.failure = TransferFailure::path;
+    block.rma.local = block.memory->data();
+    block.rma.registration = &block.memory->registration;
+    transfers_.start_transfer(block);
+    return true;
+}
+
 void Rendezvous::on_block_read(BlockRead& block) {
     ReceiveTransfer& transfer = block.transfer;
-    transfer.failed = transfer.failed || block.rma.failed;
-    if (!transfer.failed) {
+    const bool own = block.memory == nullptr; // the user's buffer
+    if (!transfer.failed && needs_processors(block)) [[unlikely]] {
+        if (own && read_aside(block)) {
+            return;
+        }
+        if (!own && transfer.mode == ReceiveTransfer::Mode::read_blocks) {
+            transfer.rma.failure = TransferFailure::fault;
+        }
+    }
+    const bool begins_again = transfer.rma.failure == TransferFailure::fault;
+    transfer.failed = transfer.failed || (block.rma.failed && !begins_again);
+    if (!transfer.failed && !block.rma.failed) {
         if (block.memory != nullptr) {
             ++counters_.blocks_packed;
             const Status status =
@@ -122,7 +163,12 @@ void Rendezvous::on_block_read(BlockRead& block) {
         transfer.spare.push_back(std::move(block.memory));
     }
     std::erase_if(transfer.active, [&](const auto& each) { return each.get() == &block; });
-    if (transfer.failed ? transfer.active.empty() : transfer.received == transfer.wanted) {
+    if (!transfer.failed && needs_processors(transfer)) [[unlikely]] {
+        if (transfer.active.empty()) {
+            transfer.received = 0;
+            ask_for_fragments(transfer);
+        }
+    } else if (transfer.failed ? transfer.active.empty() : transfer.received == transfer.wanted) {
         end_receive(transfer);
     } else if (transfer.mode == ReceiveTransfer::Mode::read_blocks) {
         start_block_reads(transfer);

@@ -42,11 +42,13 @@ bool TaggedReceives::deliver_now(InboundMessage& message, void* base, Bytes room
     return true;
 }
 
-// Same for any message. Returns true if the receive is complete.
-bool TaggedReceives::consume_now(InboundMessage& message, const Data& data, UserRequest& user) {
+// Same for any message. ends_own: the receive is complete, and so is a send of this process.
+TaggedReceives::Consumed TaggedReceives::consume_now(InboundMessage& message, const Data& data,
+                                                     UserRequest& user) {
+    const bool own = message.type == MessageType::none;
     completions_.begin(user);
     consume(message, make_receive(user, message.envelope, data, nullptr));
-    return completions_.end();
+    return !completions_.end() ? Consumed::waits : own ? Consumed::ends_own : Consumed::complete;
 }
 
 // Refuses a receive whose sender is lost.
@@ -62,6 +64,20 @@ InboundMessage* TaggedReceives::find(const Envelope& pattern, Peer* from) {
 
 InboundMessage* TaggedReceives::take(const Envelope& pattern, Peer* from) {
     return found_or_wanted(matcher_.take(pattern), from);
+}
+
+void TaggedReceives::end_context(std::uint32_t context) {
+    std::vector<InboundMessage*> left;
+    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
+        if (message.envelope.context == context) {
+            left.push_back(static_cast<InboundMessage*>(&message));
+        }
+    });
+    for (InboundMessage* message : left) {
+        UserRequest nobody;
+        matcher_.remove(*message);
+        consume_now(*message, {}, nobody); // a receive of no bytes is complete at once
+    }
 }
 
 // Gives the message to the receive, and discards its record.

@@ -68,7 +68,8 @@ bool RegionKeys::find(Peer& peer, TransferPlan& rma) {
 }
 
 void RegionKeys::refuse(Peer& peer, TransferPlan& rma) {
-    rma.failed = rma.refused = true;
+    rma.failed = true;
+    rma.failure = TransferFailure::refusal;
     report_refused(peer, rma.opcode, rma.length);
 }
 

@@ -133,6 +133,8 @@ private:
     void end_receive(ReceiveTransfer& transfer);
 
     // read.cc
+    static bool needs_processors(const Transfer& transfer);
+    bool read_aside(BlockRead& block);
     bool take_blocks(ReceiveTransfer& transfer);
     void give_blocks(ReceiveTransfer& transfer);
     void start_read(ReceiveTransfer& transfer);

@@ -84,7 +84,7 @@ struct ReceiveTransfer final : Transfer {
         read_blocks, // contiguous source: read block by block and unpack
         packed,      // the sender packs blocks, the receiver reads (and unpacks) them
         written,     // the sender writes
-        pushed,      // there is no connection, or no memory for blocks: the sender sends fragments
+        pushed,      // protocol/pushed.cc: the sender sends fragments
     };
 
     ReceiveTransfer(Rendezvous& owner, TransferEngine& by, Peer& from)

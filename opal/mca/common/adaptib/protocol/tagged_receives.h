@@ -77,12 +77,15 @@ public:
     TaggedReceives& operator=(const TaggedReceives&) = delete;
 
     // --- Calls of the user -----------------------------------------------------------------------
-    // Sets `complete` to true if the request ended within the call. `from`: the sender, if known.
-    // The receive ends with an error when that peer is lost.
+    // Sets `complete` to true if the request ended within the call, and `ends_own`, if not null, to
+    // true if that ended a send of this process, too. `from`: the sender, if known. The receive
+    // ends with an error when that peer is lost.
     [[gnu::always_inline]] Status receive(const Envelope& pattern, const Data& data,
-                                          UserRequest& user, bool& complete, Peer* from = nullptr) {
+                                          UserRequest& user, bool& complete, Peer* from = nullptr,
+                                          bool* ends_own = nullptr) {
         if (UnexpectedMessage* found = matcher_.take(pattern); found != nullptr) {
-            return receive_taken(*static_cast<InboundMessage*>(found), data, user, complete);
+            return receive_taken(*static_cast<InboundMessage*>(found), data, user, complete,
+                                 ends_own);
         }
         complete = false;
         ReceiveRequest& request = make_receive(user, pattern, data, from);
@@ -99,15 +102,23 @@ public:
     InboundMessage* find(const Envelope& pattern, Peer* from = nullptr);
     InboundMessage* take(const Envelope& pattern, Peer* from = nullptr);
     [[gnu::always_inline]] Status receive_taken(InboundMessage& message, const Data& data,
-                                                UserRequest& user, bool& complete) {
+                                                UserRequest& user, bool& complete,
+                                                bool* ends_own = nullptr) {
         complete = deliver_now(message, data.base, data.bytes, user);
         if (!complete) [[unlikely]] {
-            complete =
-                consume_now(message, Data(data), user); // a copy, so `data` stays in registers
+            // A copy, so `data` stays in registers
+            const Consumed consumed = consume_now(message, Data(data), user);
+            complete = consumed != Consumed::waits;
+            if (ends_own != nullptr) {
+                *ends_own = consumed == Consumed::ends_own;
+            }
         }
         return kOk;
     }
     bool cancel(UserRequest& user);
+    // Ends the messages that have arrived with the context: nobody will receive them. To their
+    // senders they are received.
+    void end_context(std::uint32_t context);
 
     // --- Messages. REQUIRES: those of peers have passed check_message ----------------------------
     [[gnu::always_inline]] void on_eager(Peer& peer, const Envelope& envelope,
@@ -150,7 +161,8 @@ public:
 private:
     // receive.cc
     bool deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user);
-    bool consume_now(InboundMessage& message, const Data& data, UserRequest& user);
+    enum class Consumed : std::uint8_t { waits, complete, ends_own };
+    Consumed consume_now(InboundMessage& message, const Data& data, UserRequest& user);
     Status refuse_receive(Peer& peer, ReceiveRequest& request);
     void consume(InboundMessage& message, ReceiveRequest& request);
     InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);

@@ -249,7 +249,7 @@ Status TransferEngine::post_stripe(Transfer& transfer) {
     SendWork work;
     work.wr_id = wr_id_of(&transfer, rma.posted);
     work.opcode = rma.opcode;
-    work.flags = kSignaled;
+    work.flags = kSignaled | (rma.opcode <= Opcode::read ? +kMayFault : 0u);
     work.gather = &gather;
     work.gather_count = 1;
     work.remote_address = rma.remote + stripe.offset;
@@ -414,13 +414,17 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
     --transfer.peer.transfers.stripes;
     --outstanding_;
     if (completion.status != WorkStatus::success) [[unlikely]] {
-        const bool refused = rma.one_sided && !is_path_failure(completion.status);
+        const bool faulted = completion.status == WorkStatus::memory_fault;
+        const bool refused = faulted || (rma.one_sided && !is_path_failure(completion.status));
         transfer.peer.interruption.work_failed = transfer.peer.interruption.work_failed || !refused;
         if (stripe < rma.plan.size() && may_repeat(transfer, completion.status)) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += rma.plan[stripe].length;
             note_stripe(counters_.trace, TraceKind::stripe_repeated, transfer, stripe);
             rma.remaining.push_back(rma.plan[stripe]);
+        } else if (faulted) {
+            rma.failed = true;
+            rma.failure = TransferFailure::fault;
         } else if (refused) {
             if (stripe < rma.plan.size()) {
                 transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel].refused = true;

@@ -52,6 +52,13 @@ struct StripeProgress {
     bool done = false;       // it has completed
 };
 
+// Why a transfer has failed.
+enum class TransferFailure : std::uint8_t {
+    path,
+    refusal, // put, get, atomic: the target has no such memory, or denies access
+    fault,   // the system cannot reach the memory of one end
+};
+
 // Transfer between one contiguous piece of local memory and one of the peer's, its stripes, and how
 // far it is. The stripes are posted as far as the queue pairs take them, the others when progress
 // is made.
@@ -77,10 +84,10 @@ struct TransferPlan {
     std::size_t outstanding = 0;   // stripes posted and not completed
     Bytes outstanding_bytes = 0;
     bool failed = false;
+    TransferFailure failure = TransferFailure::path; // if `failed`
     // Put, get and atomic only.
     bool one_sided = false;
     bool keys_found = false;  // remote_keys were looked up in the target's table of regions
-    bool refused = false;     // failed since the target has no such memory, or denies access
     std::uint32_t access = 0; // Access bits that the region has to grant
 
     // Sets everything but the local side.
@@ -107,9 +114,10 @@ struct TransferPlan {
     bool done() const { return outstanding == 0 && (failed || posted_all()); }
     // Returns the status of the request. REQUIRES: done().
     int status() const {
-        return !failed   ? OPAL_COMMON_ADAPTIB_SUCCESS
-               : refused ? OPAL_COMMON_ADAPTIB_BAD_PARAM
-                         : OPAL_COMMON_ADAPTIB_UNREACHABLE;
+        return !failed                               ? OPAL_COMMON_ADAPTIB_SUCCESS
+               : failure == TransferFailure::fault   ? OPAL_COMMON_ADAPTIB_FAULT
+               : failure == TransferFailure::refusal ? OPAL_COMMON_ADAPTIB_BAD_PARAM
+                                                     : OPAL_COMMON_ADAPTIB_UNREACHABLE;
     }
     void begin_again() {
         plan.clear();

@@ -18,6 +18,10 @@ void SendTransfer::on_rma_done() { rendezvous.on_write_done(*this); }
 
 // A write's completion means that its data is in the receiver's memory, on every rail.
 void Rendezvous::on_write_done(SendTransfer& transfer) {
+    if (needs_processors(transfer)) [[unlikely]] {
+        start_fragments(transfer);
+        return;
+    }
     Peer& receiver = transfer.peer;
     const bool written = !transfer.rma.failed;
     const WrittenBody body{transfer.receive_id, transfer.wanted};

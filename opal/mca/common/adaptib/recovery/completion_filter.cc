@@ -17,7 +17,7 @@ std::size_t CompletionFilter::poll(std::size_t limit) {
             }
         }
         for (std::size_t i = 0; i < count; ++i) {
-            if (batch_[i].status != WorkStatus::success) [[unlikely]] {
+            if (breaks_queue_pair(batch_[i].status)) [[unlikely]] {
                 listener_.on_path_failed(rail_, batch_[i].qp_number, batch_[i].status,
                                          batch_[i].wr_id);
             }

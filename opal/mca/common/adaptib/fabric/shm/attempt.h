@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Progress of an RC request's execution.
-// May touch: base/ only.
+// May touch: base/; in fabric/: completion_queue.h.
 #pragma once
 
 #include <cstdint>
 
 #include "base/units.h"
+#include "fabric/completion_queue.h"
 
 namespace adaptib::shm {
 
@@ -20,6 +21,10 @@ struct Attempt {
     Nanoseconds rnr_since{kNever};
     std::uint32_t lock_waits = 0;
     bool unpinned = false; // cross-memory attach failed at an address: the target copies
+    bool faulted = false; // and either end cannot copy: the request ends once the pipeline is empty
+
+    // Status of a write or read that is over without another error.
+    WorkStatus outcome() const { return faulted ? WorkStatus::memory_fault : WorkStatus::success; }
 };
 
 // Outcome of one try. over: the request's status is known. issued: a message is in the target's

@@ -7,6 +7,7 @@
 namespace adaptib::shm {
 
 bool CopyPipeline::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
+    const bool may_fault = (work.flags & kMayFault) != 0;
     std::size_t done = 0;
     bool good = true;
     for (; done < pieces_.size() && good; ++done) {
@@ -17,8 +18,10 @@ bool CopyPipeline::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
         }
         switch (answer) {
         case BounceAnswer::done:
-            good = empty_slot(work, piece, a);
-            status = good ? status : WorkStatus::local_protection_error;
+            if (!empty_slot(work, piece, a)) {
+                good = a.faulted = may_fault;
+                status = good ? status : WorkStatus::local_protection_error;
+            }
             break;
         case BounceAnswer::not_ready: a.moved = std::min(a.moved, piece.offset); break;
         case BounceAnswer::invalid_request:
@@ -26,8 +29,8 @@ bool CopyPipeline::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
             good = false;
             break;
         default:
-            status = WorkStatus::remote_access_error;
-            good = false;
+            good = a.faulted = may_fault;
+            status = good ? status : WorkStatus::remote_access_error;
             break;
         }
         pool_.give(piece.slot);
@@ -42,7 +45,8 @@ bool CopyPipeline::request(const SendWork& work, Bytes length, std::uint32_t own
     while (asked == Asked::yes && a.moved < length && pieces_.size() < kBounceSlotsPerQp) {
         asked = request_piece(work, length, own_number, a);
     }
-    return asked != Asked::local_fault;
+    a.faulted = asked == Asked::local_fault && (work.flags & kMayFault) != 0;
+    return asked != Asked::local_fault || a.faulted;
 }
 
 // Copies the data of a read, or the old value of an atomic, to its destination. False: local memory

@@ -33,10 +33,12 @@ public:
     }
 
     bool empty() const { return pieces_.empty(); }
-    // Takes the answers that have arrived, in order. False: one of them was an error.
+    // Takes the answers that have arrived, in order. False: one of them was an error. A memory
+    // fault that the request may have is noted in `a` instead.
     bool reap(const SendWork& work, Attempt& a, WorkStatus& status);
     // Sends pieces while there are slots, and room in the target's queue. False: local memory is
-    // not mapped. REQUIRES: the peer is reachable.
+    // not mapped, unless the request may fault, as above. REQUIRES: the peer is reachable; no
+    // fault.
     bool request(const SendWork& work, Bytes length, std::uint32_t own_number, Attempt& a);
     // Forgets the request. Its slots stay taken until the target has answered.
     void abandon();

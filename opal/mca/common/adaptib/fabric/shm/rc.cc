@@ -167,9 +167,9 @@ void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& att
 }
 
 void RcQueuePair::conclude(const SendWork& work, WorkStatus status, std::uint64_t release) {
-    if (status != WorkStatus::success) {
+    if (breaks_queue_pair(status)) {
         fail(work.wr_id, work.opcode, status, release);
-    } else if (wants_completion(work.flags)) {
+    } else if (status != WorkStatus::success || wants_completion(work.flags)) {
         complete_send(work.wr_id, work.opcode, status, release);
     }
 }
@@ -276,7 +276,7 @@ void RcQueuePair::issue() {
             return;
         }
         op.phase = step == Step::issued ? Phase::issued : Phase::over;
-        if (op.phase == Phase::over && op.status != WorkStatus::success) {
+        if (op.phase == Phase::over && breaks_queue_pair(op.status)) {
             return;
         }
         ++next_;

@@ -192,7 +192,7 @@ Step RcQueuePair::transfer_data(const SendWork& work, Bytes length, Attempt& a,
     if (!pipeline_.empty()) {
         return bounce(work, length, a, status);
     }
-    status = WorkStatus::success;
+    status = a.outcome();
     return Step::over;
 }
 
@@ -271,14 +271,15 @@ Step RcQueuePair::bounce(const SendWork& work, Bytes length, Attempt& a, WorkSta
         return stall(a, status);
     }
     a.give_up = kNever;
-    if (!pipeline_.request(work, length, number_, a)) {
+    if (!a.faulted && !pipeline_.request(work, length, number_, a)) {
         status = WorkStatus::local_protection_error;
         return Step::over;
     }
-    if (a.moved < length || !pipeline_.empty()) {
+    // After a fault, too, the target must have done all that it was asked for.
+    if ((!a.faulted && a.moved < length) || !pipeline_.empty()) {
         return Step::wait;
     }
-    status = WorkStatus::success;
+    status = a.outcome();
     return Step::over;
 }
 
