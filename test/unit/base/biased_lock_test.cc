@@ -3,10 +3,19 @@
 #include "base/biased_lock.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -21,6 +30,19 @@ void take_often(BiasedLock& lock, std::uint32_t times = 4 * BiasedLock::kBiasAft
     for (std::uint32_t i = 0; i < times; ++i) {
         const std::lock_guard guard(lock);
     }
+}
+
+// Returns false if the system has no such filters.
+bool refuse_membarrier() {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{4, code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 bool biases() {
@@ -155,6 +177,83 @@ TEST(BiasedLock, SeldomBiasesWhatIsShared) {
     first.join();
     second.join();
     EXPECT_LE(lock.revocations(), 2U);
+}
+
+// The first thread's bias is revoked while it has the lock, and the system refuses barriers by then
+// (as a filter of system calls may that the program installs after MPI_Init).
+TEST(BiasedLock, DoesWithoutABarrierThatIsRefusedLater) {
+    if (!biases()) {
+        GTEST_SKIP() << "no membarrier here";
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        BiasedLock lock;
+        take_often(lock);
+        if (!refuse_membarrier()) {
+            _exit(77);
+        }
+        lock.lock();
+        std::atomic<bool> entered = false;
+        std::thread other([&] {
+            take_often(lock);
+            entered = true;
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds{50});
+        const bool excluded = !entered;
+        lock.unlock();
+        other.join();
+        const bool revoked_once = lock.revocations() == 1;
+        take_often(lock);
+        take_often(lock);
+        std::thread([&] { take_often(lock, 1); }).join();
+        const bool biased_no_more = lock.revocations() == 1;
+        _exit((excluded ? 0 : 1) + (revoked_once ? 0 : 2) + (biased_no_more ? 0 : 4));
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        GTEST_SKIP() << "no filter of system calls here";
+    }
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A thread of real-time priority revokes while the owner, on the same processor, has the lock: the
+// owner gets the processor, and leaves.
+TEST(BiasedLock, ARealTimeThreadLetsTheOwnerLeave) {
+    cpu_set_t before;
+    ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+    BiasedLock lock;
+    take_often(lock);
+    lock.lock();
+    std::atomic<int> refused = 0;
+    std::atomic<bool> waits = false;
+    std::thread urgent([&] {
+        const sched_param priority{1};
+        refused = pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(getpid(), sizeof one, &one); // the owner's, too
+        sched_setaffinity(0, sizeof one, &one);
+        waits = true;
+        if (refused == 0) {
+            const std::lock_guard guard(lock);
+        }
+    });
+    while (!waits) {
+        std::this_thread::yield();
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds{1}); // the other thread waits by then
+    lock.unlock();
+    urgent.join();
+    sched_setaffinity(0, sizeof before, &before);
+    if (refused != 0) {
+        GTEST_SKIP() << "no real-time priority here";
+    }
+    // The system takes the processor from real-time threads after 0.95 s of each second.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds{500});
 }
 
 TEST(BiasedLock, OutlivesItsOwner) {
