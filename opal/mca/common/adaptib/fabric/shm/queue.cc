@@ -174,13 +174,11 @@ bool Consumer::stuck() const {
            at(consumed_)->state.load(std::memory_order_acquire) == 0;
 }
 
-// End of the hole at the front according to the intents; 0 if no intent covers it.
-std::uint64_t Consumer::hole_end(bool& somebody_lives) const {
-    const std::uint64_t reserved = header_->reserve.load(std::memory_order_acquire);
+// Adds the ends of the intents that cover the front. Returns false if the process of one lives: it
+// publishes its record, or its intent came too late.
+bool Consumer::dead_intents(std::vector<std::uint64_t>& ends) const {
     const std::uint32_t slots =
         std::min(header_->producers_end.load(std::memory_order_acquire), kMaxProducers);
-    std::uint64_t end = 0;
-    somebody_lives = false;
     for (std::uint32_t i = 0; i < slots; ++i) {
         const ProducerSlot& slot = slots_[i];
         const std::uint64_t owner = slot.owner.load(std::memory_order_acquire);
@@ -192,30 +190,39 @@ std::uint64_t Consumer::hole_end(bool& somebody_lives) const {
         }
         if (process_alive(static_cast<std::uint32_t>(owner),
                           slot.start_time.load(std::memory_order_relaxed))) {
-            somebody_lives = true;
+            return false;
         }
-        // With two dead candidates, the one that lost the race for the place reserved nothing. The
-        // winner's end is where another record begins, or the reserved part ends.
+        ends.push_back(last);
+    }
+    return true;
+}
+
+// End of the hole at the front; 0 if no intent covers it. With two dead candidates, the one that
+// lost the race for the place reserved nothing. The winner's end is where another record begins, or
+// the reserved part ends.
+std::uint64_t Consumer::hole_end(const std::vector<std::uint64_t>& ends) const {
+    const std::uint64_t reserved = header_->reserve.load(std::memory_order_acquire);
+    std::uint64_t out = 0;
+    for (const std::uint64_t end : ends) {
         const bool fits =
-            last == reserved ||
-            (last < reserved && at(last)->state.load(std::memory_order_acquire) == last + 1);
-        if (last <= reserved && (end == 0 || fits)) {
-            end = last;
+            end == reserved ||
+            (end < reserved && at(end)->state.load(std::memory_order_acquire) == end + 1);
+        if (end <= reserved && (out == 0 || fits)) {
+            out = end;
         }
     }
-    return end;
+    return out;
 }
 
 bool Consumer::resolve_hole() {
     if (!stuck()) {
         return false;
     }
-    bool somebody_lives = false;
-    const std::uint64_t end = hole_end(somebody_lives);
-    if (somebody_lives || !stuck()) {
+    std::vector<std::uint64_t> ends;
+    if (!dead_intents(ends) || !stuck()) {
         return false; // the record is published meanwhile, or will be
     }
-    if (end != 0) {
+    if (const std::uint64_t end = hole_end(ends); end != 0) {
         ++holes_;
         release(end - consumed_);
         return true;

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "fabric/shm/layout.h"
 
@@ -153,7 +154,8 @@ private:
     bool front_slow(RecordView& out);
     bool check(std::uint64_t position, RecordView& out, std::uint64_t& granules) const;
     void release(std::uint64_t granules);
-    std::uint64_t hole_end(bool& somebody_lives) const;
+    bool dead_intents(std::vector<std::uint64_t>& ends) const;
+    std::uint64_t hole_end(const std::vector<std::uint64_t>& ends) const;
 
     Header* header_ = nullptr;
     ProducerSlot* slots_ = nullptr;
