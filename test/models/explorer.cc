@@ -1,0 +1,1047 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The explorer (explorer.h): decisions, threads as coroutines, and memory by the rules of C++.
+//
+// This source is compiled without -fsanitize=thread, and its own accesses are none of the model's.
+#include "explorer.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "machine.h"
+
+namespace adaptib::model {
+
+namespace {
+
+constexpr std::size_t kArena = 512 * 1024;
+constexpr std::size_t kStack = 256 * 1024;
+constexpr std::size_t kMostSteps = 20'000;
+constexpr std::size_t kShownSteps = 160;
+constexpr int kThreads = kMostThreads + 1; // 0: the execution's set-up and its end
+
+// Times of each thread, by its number of steps.
+struct Times {
+    std::array<std::uint32_t, kThreads> at{};
+
+    void join(const Times& other) {
+        for (int i = 0; i < kThreads; ++i) {
+            at[i] = std::max(at[i], other.at[i]);
+        }
+    }
+    bool knows(int thread, std::uint32_t time) const { return at[thread] >= time; }
+};
+
+// What a thread knows: what happens before (for races), and what it must not load anything older
+// than (a seq_cst fence adds to this alone).
+struct Knowledge {
+    Times happened;
+    Times coherent;
+
+    void join(const Knowledge& other) {
+        happened.join(other.happened);
+        coherent.join(other.coherent);
+    }
+};
+
+struct Store {
+    std::uint64_t value = 0;
+    int thread = 0;
+    std::uint32_t time = 0;
+    bool total = false; // seq_cst
+    Knowledge message;  // what a load with acquire learns
+    Times seen;         // when each thread first loaded it; 0: not
+};
+
+// Bytes that are accessed by atomic operations.
+struct Location {
+    std::size_t offset = 0;
+    int size = 0;
+    bool plain = false;     // written otherwise since
+    std::uint64_t past = 0; // stores before that
+    std::vector<Store> stores;
+    Times written; // otherwise, before
+    Times stored, loaded;
+};
+
+// Accesses of one byte that are not atomic.
+struct Byte {
+    std::uint32_t execution = 0;
+    int location = -1;
+    int writer = 0;
+    std::uint32_t written = 0;
+    Times read;
+};
+
+// Which threads have ever accessed a byte, in all executions of an exploration.
+struct Users {
+    std::uint8_t readers = 0, writers = 0;
+
+    bool shared() const {
+        const unsigned all = readers | writers;
+        return writers != 0 && (all & (all - 1)) != 0;
+    }
+};
+
+struct Mutex {
+    int owner = -1;
+    std::uint64_t number = 0; // in the order of their first use
+    std::uint64_t uses = 0;
+    Knowledge released;
+};
+
+enum class State : std::uint8_t { ready, waits_for_mutex, yielded, ended };
+
+struct Thread {
+    ucontext_t context{};
+    std::byte* stack = nullptr;
+    std::function<void()> body;
+    State state = State::ready;
+    const void* mutex = nullptr; // that it waits for
+    std::uint64_t stores_seen = 0;
+    bool waited = false; // loads no old value again that it has loaded before
+    Knowledge knows, released, acquired;
+    // Of all that it has done: which places it accessed, and which stores it met there. Executions
+    // in which all threads have done the same have come to the same state, in whatever order.
+    std::uint64_t done = 0;
+    // The same since it waited last, and between the two waits before; and of all until it waited
+    // last. A round of waiting that met what the last one met leads nowhere new.
+    std::uint64_t since = 0, round = 0, waited_at = 0;
+};
+
+// What has led to executions that were tried already: bit 4 * preemptions + stale loads.
+using Tried = std::unordered_map<std::uint64_t, std::uint32_t>;
+constexpr int kMostBounds = 4; // preemptions, and stale loads + 1
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t x = a ^ (b + 0x9e3779b97f4a7c15u + (a << 6u) + (a >> 2u));
+    x = (x ^ (x >> 30u)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27u)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31u);
+}
+
+struct Decision {
+    int taken = 0;
+    int count = 0;
+};
+
+struct Failed {};
+
+struct Step {
+    int thread;
+    const char* what;
+    std::size_t offset;
+    int size;
+    std::uint64_t value;
+    bool old;
+};
+
+} // namespace
+
+// Everything of an exploration.
+class Explorer {
+public:
+    Explorer(const Bounds& bounds, const std::function<void(Execution&)>& program)
+        : bounds_(bounds), program_(program) {
+        arena_ = static_cast<std::byte*>(
+            mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        bytes_.resize(kArena);
+        users_.resize(kArena);
+        found_.resize(kArena);
+        for (Thread& thread : threads_) {
+            thread.stack = static_cast<std::byte*>(
+                mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        }
+    }
+    ~Explorer() {
+        munmap(arena_, kArena);
+        for (Thread& thread : threads_) {
+            munmap(thread.stack, kStack);
+        }
+    }
+    Explorer(const Explorer&) = delete;
+    Explorer& operator=(const Explorer&) = delete;
+
+    Explored run();
+
+    // Of Execution:
+    std::byte* memory(const std::string& name, std::size_t bytes, std::size_t alignment);
+    void thread(std::function<void()> body);
+    void after(std::function<void()> check) { after_.push_back(std::move(check)); }
+    void at_end(std::function<void()> destroy) { at_end_.push_back(std::move(destroy)); }
+
+    // Of machine.h; only where watches() is true:
+    bool watches(const void* at) const {
+        const auto* place = static_cast<const std::byte*>(at);
+        return place >= arena_ && place < arena_ + kArena;
+    }
+    bool active() const { return inside_; }
+    void set_active(bool active) { inside_ = active; }
+    void plain(const void* at, std::size_t size, bool write);
+    std::uint64_t load(const void* at, int size, int order);
+    void store(void* at, int size, std::uint64_t value, int order);
+    std::uint64_t change(void* at, int size, int order, const Change& change);
+    void fence(int order);
+    void fence_all();
+    void lock(const void* mutex);
+    bool try_lock(const void* mutex);
+    void unlock(const void* mutex);
+    void wait();
+    const void* identity() const {
+        return &threads_[static_cast<std::size_t>(now_ > 0 ? now_ : before_)];
+    }
+    void set_before(int number) { before_ = number; }
+    std::uint64_t ticks() { return ++ticks_; }
+    [[noreturn]] void fail(const std::string& text);
+
+private:
+    bool execute();
+    void begin();
+    bool next_decisions();
+    int decide(int count);
+    bool tried_before();
+    void did(std::uint64_t what, std::uint64_t where, std::uint64_t met = 0);
+    void point();
+    void switch_from_current(bool may_stay);
+    void go_to(int thread);
+    [[noreturn]] void leave();
+    static void enter();
+    bool can_run(const Thread& thread) const;
+    void note_use(std::size_t offset, int size, bool write);
+    Byte& byte(std::size_t offset) {
+        Byte& out = bytes_[offset];
+        if (out.execution != execution_) {
+            out = {};
+            out.execution = execution_;
+        }
+        return out;
+    }
+    Location& location(std::size_t offset, int size);
+    std::uint64_t mutex_number(const void* mutex) {
+        Mutex& its = mutexes_[mutex];
+        its.number = its.number != 0 ? its.number : mutexes_.size();
+        return its.number;
+    }
+    [[noreturn]] void race(const char* what, std::size_t offset, int other);
+    void note(const char* what, std::size_t offset, int size, std::uint64_t value,
+              bool old = false);
+    std::string name_of(std::size_t offset) const;
+    Thread& self() { return threads_[static_cast<std::size_t>(now_)]; }
+    std::uint32_t tick() {
+        Knowledge& knows = self().knows;
+        return knows.coherent.at[now_] = ++knows.happened.at[now_];
+    }
+    std::size_t offset_of(const void* at) const {
+        return static_cast<std::size_t>(static_cast<const std::byte*>(at) - arena_);
+    }
+
+    const Bounds bounds_;
+    const std::function<void(Execution&)>& program_;
+    std::byte* arena_ = nullptr;
+
+    // Of the exploration:
+    std::vector<Decision> decisions_;
+    std::vector<Users> users_; // as far as known when the present pass over all decisions began
+    std::vector<Users> found_;
+    bool found_shared_ = false; // the next pass has more places for decisions
+    Tried tried_;
+    Explored out_;
+
+    // Of one execution:
+    std::array<Thread, kThreads> threads_;
+    std::uint32_t execution_ = 0;
+    bool inside_ = false; // code of the model runs
+    int count_ = 0;       // of threads besides 0
+    int now_ = 0;
+    int before_ = 0;            // thread as which the set-up calls
+    std::size_t used_ = 0;      // of the arena
+    std::size_t next_ = 0;      // decision
+    bool next_is_load_ = false; // the decision is about a value
+    std::size_t steps_ = 0;
+    int preemptions_ = 0, stale_ = 0;
+    std::uint64_t stores_ = 0, ticks_ = 0, fences_ = 0;
+    int rounds_of_waiting_ = 0;
+    bool abandoned_ = false; // what would follow has been tried
+    bool failed_ = false;
+    std::string failure_;
+    std::vector<Byte> bytes_;
+    std::vector<Location> locations_;
+    std::size_t locations_used_ = 0;
+    std::map<const void*, Mutex> mutexes_;
+    Times total_; // what all later seq_cst fences know
+    std::vector<std::function<void()>> after_, at_end_;
+    std::vector<Step> trace_;
+    std::map<std::size_t, std::string> names_; // by offset
+    ucontext_t back_{};
+};
+
+namespace {
+
+Explorer* g_explorer = nullptr;
+
+std::uint64_t load_memory(const std::byte* at, int size) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, at, static_cast<std::size_t>(size));
+    return value;
+}
+
+bool acquires(int order) {
+    return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL ||
+           order == __ATOMIC_SEQ_CST;
+}
+bool releases(int order) {
+    return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
+}
+
+} // namespace
+
+// -------------------------------------------------------------------------------------------------
+// Executions
+
+Explored Explorer::run() {
+    g_explorer = this;
+    const auto begin = std::chrono::steady_clock::now();
+    bool more = true;
+    while (more && !failed_) {
+        if (execute()) {
+            break;
+        }
+        more = next_decisions();
+        // A place that another thread turned out to use has not been a place for decisions so far.
+        if (!more && found_shared_) {
+            found_shared_ = false;
+            users_ = found_;
+            decisions_.clear();
+            tried_.clear();
+            more = true;
+        }
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        if (more && took.count() > bounds_.seconds) {
+            break;
+        }
+    }
+    out_.whole = !more;
+    out_.failure = failure_;
+    g_explorer = nullptr;
+    return out_;
+}
+
+// Returns true if the execution failed.
+bool Explorer::execute() {
+    begin();
+    ++out_.executions;
+    Execution execution;
+    try {
+        inside_ = true;
+        program_(execution);
+        inside_ = false;
+        for (int i = 1; i <= count_; ++i) {
+            threads_[static_cast<std::size_t>(i)].knows = threads_[0].knows;
+        }
+        now_ = -1;
+        switch_from_current(false); // until all have ended, or one has failed
+        now_ = 0;
+        for (int i = 1; i <= count_; ++i) {
+            threads_[0].knows.join(threads_[static_cast<std::size_t>(i)].knows);
+        }
+        inside_ = true;
+        for (std::size_t i = 0; i < after_.size() && !failed_ && !abandoned_; ++i) {
+            after_[i]();
+        }
+        for (std::size_t i = at_end_.size(); i > 0 && !failed_; --i) {
+            at_end_[i - 1]();
+        }
+    } catch (const Failed&) {
+        // failure_ says what it is.
+    }
+    inside_ = false;
+    after_.clear();
+    at_end_.clear();
+    out_.decisions = std::max<std::uint64_t>(out_.decisions, next_);
+    return failed_;
+}
+
+void Explorer::begin() {
+    ++execution_;
+    std::memset(arena_, 0, used_);
+    count_ = now_ = 0;
+    used_ = 0;
+    next_ = steps_ = 0;
+    preemptions_ = stale_ = 0;
+    stores_ = ticks_ = 0;
+    rounds_of_waiting_ = 0;
+    fences_ = 0;
+    abandoned_ = false;
+    locations_used_ = 0;
+    mutexes_.clear();
+    total_ = {};
+    trace_.clear();
+    names_.clear();
+    for (Thread& thread : threads_) {
+        thread.state = State::ended;
+        thread.mutex = nullptr;
+        thread.waited = false;
+        thread.knows = thread.released = thread.acquired = {};
+        thread.done = thread.since = thread.round = thread.waited_at = 0;
+        thread.body = nullptr;
+    }
+    threads_[0].state = State::ready;
+}
+
+// Prepares the next execution: the last decision that has an alternative takes it.
+bool Explorer::next_decisions() {
+    while (!decisions_.empty() && decisions_.back().taken + 1 >= decisions_.back().count) {
+        decisions_.pop_back();
+    }
+    if (decisions_.empty()) {
+        return false;
+    }
+    ++decisions_.back().taken;
+    return true;
+}
+
+int Explorer::decide(int count) {
+    if (count <= 1) {
+        return 0;
+    }
+    if (next_ == decisions_.size()) {
+        if (tried_before()) {
+            abandoned_ = true;
+            leave();
+        }
+        decisions_.push_back({0, count});
+    }
+    const Decision& decision = decisions_[next_++];
+    if (decision.count != count) {
+        std::fprintf(stderr, "explorer: the program does not do the same when it runs again\n");
+        std::abort();
+    }
+    return decision.taken;
+}
+
+// Returns true if an execution with no more preemptions and stale loads has been in this state; all
+// that follows it has been tried then.
+bool Explorer::tried_before() {
+    if (now_ <= 0) {
+        return false;
+    }
+    std::uint64_t state = mix(static_cast<std::uint64_t>(now_), next_is_load_ ? 1 : 2);
+    for (int i = 1; i <= count_; ++i) {
+        const Thread& thread = threads_[static_cast<std::size_t>(i)];
+        state = mix(state, thread.done);
+        state = mix(state, static_cast<std::uint64_t>(thread.state) * 4 +
+                               (can_run(thread) ? 2 : 0) + (thread.waited ? 1 : 0));
+    }
+    std::uint32_t& with = tried_[state];
+    for (int p = 0; p <= std::min(preemptions_, kMostBounds); ++p) {
+        for (int s = 0; s <= std::min(stale_, kMostBounds - 1); ++s) {
+            if ((with >> (4 * p + s) & 1u) != 0) {
+                return true;
+            }
+        }
+    }
+    with |= 1u << (4 * std::min(preemptions_, kMostBounds) + std::min(stale_, kMostBounds - 1));
+    return false;
+}
+
+void Explorer::did(std::uint64_t what, std::uint64_t where, std::uint64_t met) {
+    if (now_ > 0) {
+        Thread& thread = self();
+        thread.done = mix(mix(thread.done, what << 32u | where), met);
+        thread.since = mix(mix(thread.since, what << 32u | where), met);
+    }
+}
+
+std::byte* Explorer::memory(const std::string& name, std::size_t bytes, std::size_t alignment) {
+    used_ = (used_ + alignment - 1) / alignment * alignment;
+    std::byte* const at = arena_ + used_;
+    names_[used_] = name;
+    used_ += bytes;
+    if (used_ > kArena) {
+        std::fprintf(stderr, "explorer: the model takes too much memory\n");
+        std::abort();
+    }
+    return at;
+}
+
+void Explorer::thread(std::function<void()> body) {
+    if (++count_ > kMostThreads) {
+        std::fprintf(stderr, "explorer: too many threads\n");
+        std::abort();
+    }
+    Thread& made = threads_[static_cast<std::size_t>(count_)];
+    made.body = std::move(body);
+    made.state = State::ready;
+    getcontext(&made.context);
+    made.context.uc_stack.ss_sp = made.stack;
+    made.context.uc_stack.ss_size = kStack;
+    made.context.uc_link = nullptr;
+    makecontext(&made.context, &Explorer::enter, 0);
+}
+
+// -------------------------------------------------------------------------------------------------
+// Threads
+
+void Explorer::enter() {
+    Explorer& explorer = *g_explorer;
+    explorer.inside_ = true;
+    explorer.self().body();
+    explorer.inside_ = false;
+    explorer.self().state = State::ended;
+    explorer.switch_from_current(false);
+    std::abort(); // nothing returns here
+}
+
+bool Explorer::can_run(const Thread& thread) const {
+    switch (thread.state) {
+    case State::ready: return true;
+    case State::ended: return false;
+    case State::yielded: return thread.stores_seen != stores_;
+    case State::waits_for_mutex: {
+        const auto at = mutexes_.find(thread.mutex);
+        return at == mutexes_.end() || at->second.owner < 0;
+    }
+    }
+    return false;
+}
+
+// Another thread may go on here.
+void Explorer::point() {
+    if (now_ > 0) {
+        switch_from_current(true);
+    }
+}
+
+void Explorer::switch_from_current(bool may_stay) {
+    if (++steps_ > kMostSteps) {
+        fail("no end after " + std::to_string(kMostSteps) + " steps");
+    }
+    std::array<int, kThreads> choices{};
+    int count = 0;
+    if (may_stay) {
+        choices[static_cast<std::size_t>(count++)] = now_;
+    }
+    if (!may_stay || preemptions_ < bounds_.preemptions) {
+        for (int i = 1; i <= count_; ++i) {
+            if (i != now_ && can_run(threads_[static_cast<std::size_t>(i)])) {
+                choices[static_cast<std::size_t>(count++)] = i;
+            }
+        }
+    }
+    if (!may_stay && now_ > 0 && can_run(self())) {
+        choices[static_cast<std::size_t>(count++)] = now_;
+    }
+    if (count == 0) {
+        bool waits = false, blocked = false;
+        for (int i = 1; i <= count_; ++i) {
+            Thread& thread = threads_[static_cast<std::size_t>(i)];
+            waits = waits || thread.state == State::yielded;
+            blocked = blocked || thread.state == State::waits_for_mutex;
+        }
+        if (!waits && !blocked) { // all have ended
+            leave();
+        }
+        // Those that wait may have seen old values; once more, with the newest.
+        if (!waits || ++rounds_of_waiting_ > 3) {
+            fail("all threads wait for each other");
+        }
+        for (int i = 1; i <= count_; ++i) {
+            Thread& thread = threads_[static_cast<std::size_t>(i)];
+            if (thread.state == State::yielded) {
+                thread.state = State::ready;
+                choices[static_cast<std::size_t>(count++)] = i;
+            }
+        }
+    }
+    const int choice = choices[static_cast<std::size_t>(decide(count))];
+    if (may_stay && choice != now_) {
+        ++preemptions_;
+    }
+    if (choice != now_) {
+        go_to(choice);
+    }
+}
+
+void Explorer::go_to(int thread) {
+    const int before = now_;
+    now_ = thread;
+    Thread& next = threads_[static_cast<std::size_t>(thread)];
+    if (next.state == State::yielded) {
+        next.state = State::ready;
+    }
+    swapcontext(before <= 0 ? &back_ : &threads_[static_cast<std::size_t>(before)].context,
+                &next.context);
+}
+
+// Goes back to execute(); what the threads have on their stacks is left.
+void Explorer::leave() {
+    setcontext(&back_);
+    std::abort();
+}
+
+void Explorer::wait() {
+    if (now_ <= 0) {
+        return;
+    }
+    note("waits", 0, 0, 0);
+    Thread& thread = self();
+    did(1, 0);
+    if (thread.since == thread.round) {
+        thread.done = thread.waited_at;
+    }
+    thread.round = std::exchange(thread.since, 0);
+    thread.waited_at = thread.done;
+    thread.state = State::yielded;
+    thread.stores_seen = stores_;
+    thread.waited = true;
+    switch_from_current(false);
+    thread.state = State::ready;
+}
+
+void Explorer::fail(const std::string& text) {
+    failed_ = true;
+    failure_ = text + "\n";
+    const std::size_t first = trace_.size() > kShownSteps ? trace_.size() - kShownSteps : 0;
+    for (std::size_t i = first; i < trace_.size(); ++i) {
+        const Step& step = trace_[i];
+        char line[200];
+        if (step.size == 0) {
+            std::snprintf(line, sizeof line, "    thread %d: %s\n", step.thread, step.what);
+        } else {
+            std::snprintf(line, sizeof line, "    thread %d: %-8s %s: %#llx%s\n", step.thread,
+                          step.what, name_of(step.offset).c_str(),
+                          static_cast<unsigned long long>(step.value),
+                          step.old ? " (not the newest)" : "");
+        }
+        failure_ += line;
+    }
+    if (now_ <= 0) {
+        throw Failed{};
+    }
+    leave();
+}
+
+// -------------------------------------------------------------------------------------------------
+// Memory
+
+void Explorer::note(const char* what, std::size_t offset, int size, std::uint64_t value, bool old) {
+    if (now_ > 0) {
+        trace_.push_back({now_, what, offset, size, value, old});
+    }
+}
+
+std::string Explorer::name_of(std::size_t offset) const {
+    auto at = names_.upper_bound(offset);
+    if (at == names_.begin()) {
+        return "?";
+    }
+    --at;
+    return at->second + "+" + std::to_string(offset - at->first);
+}
+
+void Explorer::note_use(std::size_t offset, int size, bool write) {
+    if (now_ <= 0) {
+        return;
+    }
+    const auto bit = static_cast<std::uint8_t>(1u << now_);
+    bool shared = false;
+    for (int i = 0; i < size; ++i) {
+        const std::size_t at = offset + static_cast<std::size_t>(i);
+        Users& users = found_[at];
+        std::uint8_t& mask = write ? users.writers : users.readers;
+        mask = static_cast<std::uint8_t>(mask | bit);
+        const bool known = users_[at].shared();
+        found_shared_ = found_shared_ || (users.shared() && !known);
+        shared = shared || known;
+    }
+    if (shared) {
+        point();
+    }
+}
+
+void Explorer::race(const char* what, std::size_t offset, int other) {
+    fail("data race: thread " + std::to_string(now_) + " " + what + " " + name_of(offset) +
+         ", which thread " + std::to_string(other) + " accesses without order");
+}
+
+// The history of bytes that are accessed atomically, whose last writer by other means this thread
+// knows.
+Location& Explorer::location(std::size_t offset, int size) {
+    if (byte(offset).location < 0) {
+        if (locations_used_ == locations_.size()) {
+            locations_.emplace_back();
+        }
+        Location& made = locations_[locations_used_];
+        made.offset = offset;
+        made.size = size;
+        made.plain = true;
+        made.past = 0;
+        made.stores.clear();
+        made.stored = made.loaded = made.written = {};
+        for (int i = 0; i < size; ++i) {
+            byte(offset + static_cast<std::size_t>(i)).location = static_cast<int>(locations_used_);
+        }
+        ++locations_used_;
+    }
+    Location& out = locations_[static_cast<std::size_t>(byte(offset).location)];
+    if (out.offset != offset || out.size != size) {
+        fail("atomic accesses of several sizes to " + name_of(offset));
+    }
+    if (out.plain) { // the newest value is that of the memory
+        out.plain = false;
+        for (int i = 0; i < size; ++i) {
+            const Byte& each = byte(offset + static_cast<std::size_t>(i));
+            out.written.at[each.writer] = std::max(out.written.at[each.writer], each.written);
+        }
+        out.past += out.stores.size();
+        out.stores.clear();
+        out.stores.emplace_back();
+        out.stores.back().value = load_memory(arena_ + offset, size);
+    }
+    for (int i = 0; i < kThreads; ++i) {
+        if (!self().knows.happened.knows(i, out.written.at[i])) {
+            race("atomically accesses", offset, i);
+        }
+    }
+    return out;
+}
+
+void Explorer::plain(const void* at, std::size_t size, bool write) {
+    const std::size_t begin = offset_of(at);
+    const std::size_t end = std::min(begin + size, kArena);
+    note_use(begin, static_cast<int>(end - begin), write);
+    did(write ? 2 : 3, begin, end);
+    const std::uint32_t time = tick();
+    const Times& happened = self().knows.happened;
+    const char* const what = write ? "writes" : "reads";
+    if (trace_.empty() || write) {
+        note(what, begin, static_cast<int>(end - begin),
+             load_memory(arena_ + begin, static_cast<int>(std::min<std::size_t>(end - begin, 8))));
+    }
+    for (std::size_t offset = begin; offset < end; ++offset) {
+        Byte& byte = this->byte(offset);
+        if (byte.written != 0 && !happened.knows(byte.writer, byte.written)) {
+            race(what, offset, byte.writer);
+        }
+        for (int i = 0; i < kThreads && write; ++i) {
+            if (!happened.knows(i, byte.read.at[i])) {
+                race(what, offset, i);
+            }
+        }
+        if (byte.location >= 0) {
+            Location& atomic = locations_[static_cast<std::size_t>(byte.location)];
+            for (int i = 0; i < kThreads; ++i) {
+                if (!happened.knows(i, atomic.stored.at[i]) ||
+                    (write && !happened.knows(i, atomic.loaded.at[i]))) {
+                    race(what, offset, i);
+                }
+            }
+            atomic.plain = atomic.plain || write;
+        }
+        if (write) {
+            byte.writer = now_;
+            byte.written = time;
+            byte.read = {};
+        } else {
+            byte.read.at[now_] = time;
+        }
+    }
+    if (write && now_ > 0) {
+        ++stores_;
+        rounds_of_waiting_ = 0;
+    }
+}
+
+std::uint64_t Explorer::load(const void* at, int size, int order) {
+    const std::size_t offset = offset_of(at);
+    note_use(offset, size, false);
+    const std::uint32_t time = tick();
+    Location& location = this->location(offset, size);
+    Thread& thread = self();
+    // The oldest store that the thread may see.
+    auto oldest = static_cast<int>(location.stores.size()) - 1;
+    for (; oldest > 0; --oldest) {
+        const Store& store = location.stores[static_cast<std::size_t>(oldest)];
+        bool known = thread.knows.coherent.knows(store.thread, store.time) ||
+                     (store.total && order == __ATOMIC_SEQ_CST);
+        for (int i = 0; i < kThreads && !known; ++i) {
+            known = store.seen.at[i] != 0 && thread.knows.coherent.knows(i, store.seen.at[i]);
+        }
+        if (known) {
+            break;
+        }
+    }
+    const int newest = static_cast<int>(location.stores.size()) - 1;
+    // A thread that has waited does not go on waiting because of a value that it knows.
+    while (thread.waited && oldest < newest &&
+           location.stores[static_cast<std::size_t>(oldest)].seen.at[now_] != 0) {
+        ++oldest;
+    }
+    const bool may_be_old = now_ > 0 && stale_ < bounds_.stale_loads;
+    next_is_load_ = true;
+    const int back = may_be_old ? decide(newest - oldest + 1) : 0;
+    next_is_load_ = false;
+    did(4, offset, location.past + static_cast<std::uint64_t>(newest - back));
+    stale_ += back > 0 ? 1 : 0;
+    Store& store = location.stores[static_cast<std::size_t>(newest - back)];
+    if (store.seen.at[now_] == 0) {
+        store.seen.at[now_] = time;
+    }
+    location.loaded.at[now_] = time;
+    if (acquires(order)) {
+        thread.knows.join(store.message);
+    }
+    thread.acquired.join(store.message);
+    note("loads", offset, size, store.value, back > 0);
+    return store.value;
+}
+
+void Explorer::store(void* at, int size, std::uint64_t value, int order) {
+    static_cast<void>(change(at, size, order, [&](std::uint64_t) {
+        return Changed{value, true, false};
+    }));
+}
+
+// A load of the newest value and a store, in one.
+std::uint64_t Explorer::change(void* at, int size, int order, const Change& change) {
+    const std::size_t offset = offset_of(at);
+    note_use(offset, size, true);
+    const std::uint32_t time = tick();
+    Location& location = this->location(offset, size);
+    Thread& thread = self();
+    Store& last = location.stores.back();
+    const std::uint64_t before = last.value;
+    const Changed changed = change(before);
+    if (changed.loads) {
+        if (last.seen.at[now_] == 0) {
+            last.seen.at[now_] = time;
+        }
+        location.loaded.at[now_] = time;
+        if (acquires(order)) {
+            thread.knows.join(last.message);
+        }
+        thread.acquired.join(last.message);
+    }
+    did(5, offset, location.past + location.stores.size());
+    if (!changed.stores) {
+        note("compares", offset, size, before);
+        return before;
+    }
+    for (int i = 0; i < size; ++i) {
+        const Byte& each = byte(offset + static_cast<std::size_t>(i));
+        for (int t = 0; t < kThreads; ++t) {
+            if (!thread.knows.happened.knows(t, each.read.at[t])) {
+                race("atomically stores", offset, t);
+            }
+        }
+    }
+    Store made;
+    made.value = changed.value;
+    made.thread = now_;
+    made.time = time;
+    made.total = order == __ATOMIC_SEQ_CST;
+    made.message = releases(order) ? thread.knows : thread.released;
+    if (changed.loads) { // continues the sequence that a release began
+        made.message.join(last.message);
+    }
+    made.seen.at[now_] = time;
+    location.stored.at[now_] = time;
+    location.stores.push_back(made);
+    std::memcpy(arena_ + offset, &changed.value, static_cast<std::size_t>(size));
+    note(changed.loads ? "changes" : "stores", offset, size, changed.value);
+    if (now_ > 0) {
+        ++stores_;
+        rounds_of_waiting_ = 0;
+    }
+    return before;
+}
+
+void Explorer::fence(int order) {
+    did(6, 0, order == __ATOMIC_SEQ_CST ? ++fences_ : 0);
+    tick();
+    Thread& thread = self();
+    if (acquires(order)) {
+        thread.knows.join(thread.acquired);
+    }
+    if (order == __ATOMIC_SEQ_CST) {
+        thread.knows.coherent.join(total_);
+        total_.join(thread.knows.coherent);
+    }
+    if (releases(order)) {
+        thread.released = thread.knows;
+    }
+}
+
+// membarrier(2): between begin and end of the call each thread executes a full fence.
+void Explorer::fence_all() {
+    point();
+    const auto fence_of = [this](int thread) {
+        Thread& its = threads_[static_cast<std::size_t>(thread)];
+        its.done = mix(its.done, 7u + (++fences_ << 8u));
+        Knowledge& knows = threads_[static_cast<std::size_t>(thread)].knows;
+        knows.coherent.join(total_);
+        total_.join(knows.coherent);
+    };
+    fence_of(now_);
+    for (int i = 1; i <= count_; ++i) {
+        fence_of(i);
+        point();
+    }
+    fence_of(now_);
+    note("membarrier", 0, 0, 0);
+}
+
+void Explorer::lock(const void* mutex) {
+    point();
+    while (mutexes_[mutex].owner >= 0) {
+        if (now_ <= 0) {
+            fail("a mutex is locked after the threads have ended");
+        }
+        Thread& thread = self();
+        note("waits for a mutex", 0, 0, 0);
+        thread.state = State::waits_for_mutex;
+        thread.mutex = mutex;
+        switch_from_current(false);
+        thread.state = State::ready;
+    }
+    Mutex& taken = mutexes_[mutex];
+    taken.owner = now_;
+    self().knows.join(taken.released);
+    note("locks a mutex", 0, 0, 0);
+    did(8, mutex_number(mutex), ++taken.uses);
+}
+
+bool Explorer::try_lock(const void* mutex) {
+    point();
+    Mutex& taken = mutexes_[mutex];
+    did(9, mutex_number(mutex), taken.owner >= 0 ? taken.uses << 1u : (++taken.uses << 1u) + 1);
+    if (taken.owner >= 0) {
+        note("finds a mutex locked", 0, 0, 0);
+        return false;
+    }
+    taken.owner = now_;
+    self().knows.join(taken.released);
+    note("locks a mutex", 0, 0, 0);
+    return true;
+}
+
+void Explorer::unlock(const void* mutex) {
+    point();
+    Mutex& taken = mutexes_[mutex];
+    if (taken.owner != now_) {
+        fail("a mutex is unlocked by a thread that does not have it");
+    }
+    tick();
+    did(10, mutex_number(mutex));
+    taken.owner = -1;
+    taken.released = self().knows;
+    ++stores_;
+    rounds_of_waiting_ = 0;
+    note("unlocks a mutex", 0, 0, 0);
+}
+
+// -------------------------------------------------------------------------------------------------
+// explorer.h and machine.h
+
+std::byte* Execution::memory(const std::string& name, std::size_t bytes, std::size_t alignment) {
+    return g_explorer->memory(name, bytes, alignment);
+}
+void Execution::thread(std::function<void()> body) { g_explorer->thread(std::move(body)); }
+void Execution::before(int number, const std::function<void()>& f) {
+    g_explorer->set_before(number);
+    f();
+    g_explorer->set_before(0);
+}
+void Execution::after(std::function<void()> check) { g_explorer->after(std::move(check)); }
+void Execution::at_end(std::function<void()> destroy) { g_explorer->at_end(std::move(destroy)); }
+
+// First with narrow bounds: most mistakes need few switches, and are then found soon.
+Explored explore(const Bounds& bounds, const std::function<void(Execution&)>& program) {
+    Explored out;
+    Bounds now = bounds;
+    for (int i = 0; i <= bounds.preemptions; ++i) {
+        const bool last = i == bounds.preemptions;
+        now.preemptions = i;
+        now.stale_loads = last ? bounds.stale_loads : std::min(bounds.stale_loads, 1);
+        const auto begin = std::chrono::steady_clock::now();
+        const Explored found = Explorer(now, program).run();
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        now.seconds -= took.count();
+        out = {out.executions + found.executions, std::max(out.decisions, found.decisions),
+               found.whole, found.failure};
+        if (!found.whole || !found.failure.empty()) {
+            break;
+        }
+    }
+    return out;
+}
+
+void yield() { machine_wait(); }
+
+bool machine_active() { return g_explorer != nullptr && g_explorer->active(); }
+bool machine_watches(const void* at) { return machine_active() && g_explorer->watches(at); }
+
+namespace {
+
+// The explorer's own accesses are none of the model's. The thread that returns goes on as the
+// model's.
+template <typename F> auto within(F&& f) {
+    struct Within {
+        Within() { g_explorer->set_active(false); }
+        ~Within() { g_explorer->set_active(true); }
+        Within(const Within&) = delete;
+        Within& operator=(const Within&) = delete;
+    } here;
+    return f(*g_explorer);
+}
+
+} // namespace
+
+void fail(const std::string& text) {
+    within([&](Explorer& explorer) { explorer.fail(text); });
+}
+
+void machine_plain(const void* at, std::size_t size, bool write) {
+    within([&](Explorer& explorer) { explorer.plain(at, size, write); });
+}
+std::uint64_t machine_load(const void* at, int size, int order) {
+    return within([&](Explorer& explorer) { return explorer.load(at, size, order); });
+}
+void machine_store(void* at, int size, std::uint64_t value, int order) {
+    within([&](Explorer& explorer) { explorer.store(at, size, value, order); });
+}
+std::uint64_t machine_change(void* at, int size, int order, const Change& change) {
+    return within([&](Explorer& explorer) { return explorer.change(at, size, order, change); });
+}
+void machine_fence(int order) {
+    within([&](Explorer& explorer) { explorer.fence(order); });
+}
+void machine_fence_all() {
+    within([](Explorer& explorer) { explorer.fence_all(); });
+}
+void machine_lock(const void* mutex) {
+    within([&](Explorer& explorer) { explorer.lock(mutex); });
+}
+bool machine_try_lock(const void* mutex) {
+    return within([&](Explorer& explorer) { return explorer.try_lock(mutex); });
+}
+void machine_unlock(const void* mutex) {
+    within([&](Explorer& explorer) { explorer.unlock(mutex); });
+}
+void machine_wait() {
+    within([](Explorer& explorer) { explorer.wait(); });
+}
+const void* machine_identity() { return g_explorer->identity(); }
+std::uint64_t machine_ticks() { return g_explorer->ticks(); }
+
+} // namespace adaptib::model

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// In place of the core's segments, for models of what lies in them: a header, and the tables of a
+// segment whose other parts do not exist.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "fabric/rail.h"
+#include "fabric/shm/layout.h"
+
+namespace adaptib::shm {
+
+class OwnSegment {
+public:
+    OwnSegment(std::byte* base, Header& header) : base_(base), header_(&header) {}
+    std::byte* base() const { return base_; }
+    Header* header() const { return header_; }
+    Status commit(Bytes, Bytes) { return kOk; }
+    void release(Bytes) {}
+
+private:
+    std::byte* base_;
+    Header* header_;
+};
+
+class PeerSegment {
+public:
+    bool gone() const { return false; }
+    bool check_alive() { return true; }
+};
+
+} // namespace adaptib::shm
