@@ -27,7 +27,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 33;
+constexpr std::uint16_t kWireVersion = 34;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
