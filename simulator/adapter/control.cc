@@ -30,7 +30,8 @@ constexpr EventName kEventNames[] = {
 int usage() {
     std::fprintf(stderr,
                  "usage: adaptib_hca_control HOST/DEVICE:PORT "
-                 "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid LID|event NAME\n"
+                 "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid LID|event NAME|"
+                 "mac|silent_arp|lose_arp COUNT\n"
                  "       adaptib_hca_control link NAME down|up\n"
                  "       adaptib_hca_control links\n");
     return 2;
@@ -81,7 +82,7 @@ int act(Shared& shared, const Topology& topology, unsigned port, const std::stri
     PortState& state = shared.state().ports[port];
     if (what == "down" || what == "up") {
         state.down = what == "down" ? 1 : 0;
-        state.silent = 0;
+        state.silent = state.silent_arp = 0;
         shared.raise(port, what == "down" ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
         return 0;
     }
@@ -89,8 +90,20 @@ int act(Shared& shared, const Topology& topology, unsigned port, const std::stri
         state.silent = 1;
         return 0;
     }
+    if (what == "mac") {
+        ++state.mac;
+        return 0;
+    }
+    if (what == "silent_arp") {
+        state.silent_arp = 1;
+        return 0;
+    }
     if (argument == nullptr) {
         return usage();
+    }
+    if (what == "lose_arp") {
+        state.arp_lost = number(argument);
+        return 0;
     }
     if (what == "loss") {
         state.loss = number(argument);

@@ -217,7 +217,7 @@ void Engine::handle(const Slot& slot) {
     const PacketHeader& packet = slot.header;
     const std::uint32_t loss = ports()[packet.target_port].loss.load();
     if (port_down(packet.target_port) || port_silent(packet.target_port) ||
-        (loss != 0 && random_() % 1'000'000 < loss) || !has_target_lid(packet)) {
+        (loss != 0 && random_() % 1'000'000 < loss) || !is_addressed(packet)) {
         return;
     }
     const std::int64_t late = lateness(packet);
@@ -233,12 +233,27 @@ const PortDescription* Engine::by_lid(std::uint16_t lid) const {
     return topology.by_lid(lid, [this](const PortDescription& port) { return this->lid(port); });
 }
 
-// The port's LID may have changed while the packet was on its way.
-bool Engine::has_target_lid(const PacketHeader& packet) const {
+// The port's LID or MAC address may have changed since the packet got its own.
+bool Engine::is_addressed(const PacketHeader& packet) const {
     const PortDescription& port = *topology.ports[packet.target_port];
+    if (port.ethernet) {
+        return packet.target_mac == mac(port.number);
+    }
     const unsigned first = lid(port);
-    return port.ethernet ||
-           (packet.target_lid >= first && packet.target_lid < first + (1U << port.lmc));
+    return packet.target_lid >= first && packet.target_lid < first + (1U << port.lmc);
+}
+
+bool Engine::answers_arp(unsigned port) const {
+    PortState& state = ports()[port];
+    if (port_down(port) || port_silent(port) || state.silent_arp.load() != 0) {
+        return false;
+    }
+    for (std::uint32_t lost = state.arp_lost.load(); lost > 0;) {
+        if (state.arp_lost.compare_exchange_weak(lost, lost - 1)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // Nanoseconds by which this packet comes late.

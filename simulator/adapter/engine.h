@@ -49,6 +49,10 @@ public:
     bool port_silent(unsigned port) const { return ports()[port].silent.load() != 0; }
     // Lowest LID of a port, which may change; 0 over Ethernet.
     std::uint16_t lid(const PortDescription& port) const { return shared_->lid(port); }
+    // Number of a port's MAC address.
+    std::uint32_t mac(unsigned port) const { return ports()[port].mac.load(); }
+    // Needs no lock. Returns true if the port answers a question for its MAC address now.
+    bool answers_arp(unsigned port) const;
     // Port that a destination LID leads to now; null: the LID is nobody's.
     const PortDescription* by_lid(std::uint16_t lid) const;
 
@@ -91,7 +95,7 @@ private:
     Engine(Topology read, unsigned host, const std::string& path);
     void run();
     void handle(const Slot& slot);
-    bool has_target_lid(const PacketHeader& packet) const;
+    bool is_addressed(const PacketHeader& packet) const;
     std::int64_t lateness(const PacketHeader& packet);
     void deliver(const PacketHeader& packet, const std::uint8_t* payload);
     void flush_kept();

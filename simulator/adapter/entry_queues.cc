@@ -522,8 +522,17 @@ int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* wanted, int mask) {
+    EthernetPath ethernet;
+    if ((mask & IBV_QP_AV) != 0) {
+        const std::uint8_t port =
+            (mask & IBV_QP_PORT) != 0 ? wanted->port_num : of(qp)->attributes.port_num;
+        const int error = resolve(*of(qp->context)->device, port, wanted->ah_attr, ethernet);
+        if (error != 0) {
+            return error;
+        }
+    }
     const std::lock_guard guard(Engine::get()->lock);
-    return of(qp)->modify(*wanted, mask);
+    return of(qp)->modify(*wanted, mask, ethernet);
 }
 
 int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* result, int, ibv_qp_init_attr* init) {
@@ -548,7 +557,14 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
         (attributes->is_global && attributes->grh.sgid_index >= port.gids.size())) {
         return refuse<ibv_ah>(EINVAL);
     }
+    EthernetPath ethernet;
+    if (const int error =
+            resolve(*of(pd->context)->device, attributes->port_num, *attributes, ethernet);
+        error != 0) {
+        return refuse<ibv_ah>(error);
+    }
     auto* const handle = new AddressHandle;
+    handle->ethernet = ethernet;
     handle->ah.context = pd->context;
     handle->ah.pd = pd;
     handle->attributes = *attributes;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "neighbours.h"
 #include "topology.h"
 
 // Entry points of these names stand behind macros of the header.
@@ -163,6 +164,7 @@ struct SharedReceiveQueue {
 struct AddressHandle {
     ibv_ah ah{};
     ibv_ah_attr attributes{};
+    EthernetPath ethernet;
 };
 
 inline Device* of(ibv_device* device) { return reinterpret_cast<Device*>(device); }

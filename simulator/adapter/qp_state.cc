@@ -74,7 +74,7 @@ QueuePair::QueuePair(Engine& engine, ibv_pd* pd, const ibv_qp_init_attr& wanted,
     reset();
 }
 
-int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
+int QueuePair::modify(const ibv_qp_attr& wanted, int mask, const EthernetPath& ethernet) {
     const ibv_qp_state from = state();
     const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? wanted.qp_state : from;
     if ((mask & IBV_QP_CUR_STATE) != 0 && wanted.cur_qp_state != from) {
@@ -87,6 +87,9 @@ int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
         return error;
     }
     take_values(wanted, mask);
+    if ((mask & IBV_QP_AV) != 0) {
+        ethernet_ = ethernet;
+    }
     enter(from, to, mask);
     return 0;
 }

@@ -69,6 +69,7 @@ int QueuePair::post_send(const ibv_send_wr& request, const DynamicAddress* to) {
             return EINVAL;
         }
         work.address = of(request.wr.ud.ah)->attributes;
+        work.ethernet = of(request.wr.ud.ah)->ethernet;
     }
     if ((request.send_flags & IBV_SEND_INLINE) != 0) {
         if (work.length > init.cap.max_inline_data || work.reads()) {

@@ -20,7 +20,7 @@
 namespace adaptib::hca {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x41484304;
+constexpr std::uint32_t kMagic = 0x41484305;
 
 [[noreturn]] void fail(const std::string& what) {
     throw std::system_error(errno, std::generic_category(), what);

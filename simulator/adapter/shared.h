@@ -47,9 +47,12 @@ struct Inbox {
 // Faults and changes of a port, as `control` sets them.
 struct PortState {
     std::atomic<std::uint8_t> down;
-    std::atomic<std::uint8_t> silent; // its device does nothing any more, and says nothing
-    std::atomic<std::uint32_t> loss;  // packets of a million that vanish on arrival
-    std::atomic<std::uint16_t> lid;   // that the subnet manager gave it; 0: the topology file's
+    std::atomic<std::uint8_t> silent;     // its device does nothing any more, and says nothing
+    std::atomic<std::uint32_t> loss;      // packets of a million that vanish on arrival
+    std::atomic<std::uint16_t> lid;       // that the subnet manager gave it; 0: the topology file's
+    std::atomic<std::uint32_t> mac;       // number of its present MAC address, over Ethernet
+    std::atomic<std::uint8_t> silent_arp; // it answers no ARP
+    std::atomic<std::uint32_t> arp_lost;  // so many of the next ARP exchanges with it fail
     // Microseconds by which a packet to each of the port's LIDs is late at most; 0: it is in time.
     std::array<std::atomic<std::uint32_t>, kPortPaths> delay;
 };

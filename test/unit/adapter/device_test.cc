@@ -49,9 +49,13 @@ host a
         port lid=32 pkeys=0x8001
     device v7 relaxed_order=1
         port lid=36 pkeys=0x8001
+    device r0
+        port link=ethernet gid=10.0.0.1 gid=10.1.0.1%5
 host b
     device v0
         port lid=20
+    device r0
+        port link=ethernet gid=10.0.0.2
 )");
         fabric_ = file_->path() + ".fabric";
         setenv("ADAPTIB_HCA_TOPOLOGY", file_->path().c_str(), 1);
