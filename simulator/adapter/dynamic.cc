@@ -164,7 +164,7 @@ void QueuePair::serve(const QueuePair& target, const PacketHeader& packet) {
     attributes = target.attributes;
     attributes.dest_qp_num = packet.source_qpn;
     attributes.max_dest_rd_atomic =
-        static_cast<std::uint8_t>(target.context().device->description->max_reads);
+        static_cast<std::uint8_t>(target.context().device->description->rule(Rule::max_reads));
     attributes.ah_attr =
         path_back(packet, target.attributes.ah_attr, engine_.lid(port(attributes.port_num)));
     ethernet_.mac = engine_.mac(packet.source_port);

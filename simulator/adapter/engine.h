@@ -56,6 +56,20 @@ public:
     // Port that a destination LID leads to now; null: the LID is nobody's.
     const PortDescription* by_lid(std::uint16_t lid) const;
 
+    // Counts an object of a device. Result: 0, or the error at a limit.
+    int count(const Device& device, Object kind);
+    void discount(const Device& device, Object kind) {
+        --shared_->objects(process_, static_cast<unsigned>(device.number), kind);
+    }
+    // How often a device was removed and came back; odd: it is away.
+    std::uint32_t removals(const Device& device) const {
+        return ports()[device.description->ports.front().number].removals.load();
+    }
+    // Returns true if the device was removed since it was opened.
+    bool gone(const Context& context) const {
+        return removals(*context.device) != context.removals;
+    }
+
     // Objects.
     void add(Context* context) { contexts_.insert(context); }
     void remove(Context* context) { contexts_.erase(context); }
@@ -101,6 +115,7 @@ private:
     void flush_kept();
     void fabric_events();
     void fabric_event(unsigned port, ibv_event_type type);
+    void take_away(Context& context);
     std::int64_t idle_time(std::int64_t now) const;
     std::array<PortState, kPorts>& ports() const { return shared_->state().ports; }
 

@@ -45,6 +45,7 @@ bool QueuePair::address_packet(PacketHeader& header, const ibv_ah_attr& path,
     header.sl = path.sl;
     header.source_qpn = ex.qp_base.qp_num;
     header.target_mac = ethernet.mac;
+    header.udp_port = ethernet.udp_port;
     const PortDescription* to = nullptr;
     if (path.is_global) {
         Gid target;

@@ -163,17 +163,21 @@ public:
 private:
     Context& context() const { return *of(ex.qp_base.context); }
     bool reliable() const { return init.qp_type == IBV_QPT_RC; }
-    unsigned mtu() const { return 128U << attributes.path_mtu; }
+    std::int64_t rule(Rule which) const { return context().device->description->rule(which); }
+    unsigned mtu() const;
 
     // qp_state.cc
     int check_move(const ibv_qp_attr& wanted, int mask, ibv_qp_state from, ibv_qp_state to) const;
     int check_values(const ibv_qp_attr& wanted, int mask) const;
+    bool mtu_is_allowed(ibv_mtu wanted, const PortDescription& at) const;
     void take_values(const ibv_qp_attr& wanted, int mask);
     void enter(ibv_qp_state from, ibv_qp_state to, int mask);
     void reset();
     void flush();
 
     // requester.cc
+    bool may_post() const;
+    int check_request(const ibv_send_wr& request) const;
     bool send_next();
     void number(SendWork& work);
     bool may_send(const SendWork& work) const;

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 namespace adaptib::hca {
@@ -36,6 +37,18 @@ inline std::uint16_t lid_of(ibv_context* context) {
     return port.lid;
 }
 
+// Number of a device on the host; -1: there is none of that name.
+inline int number_of(const std::string& name) {
+    int count = 0;
+    ibv_device** const list = ibv_get_device_list(&count);
+    int found = -1;
+    for (int device = 0; device < count; ++device) {
+        found = name == ibv_get_device_name(list[device]) ? device : found;
+    }
+    ibv_free_device_list(list);
+    return found;
+}
+
 // An open device, by its number on the host.
 class Opened {
 public:
@@ -44,6 +57,8 @@ public:
         cq.reset(ibv_create_cq(context.get(), 50, nullptr, nullptr, 0));
         EXPECT_NE(cq, nullptr);
     }
+
+    explicit Opened(const std::string& name) : Opened(number_of(name)) {}
 
     ibv_qp_init_attr usual() const {
         ibv_qp_init_attr init{};
@@ -78,7 +93,7 @@ private:
     static ibv_context* open(int device) {
         int count = 0;
         ibv_device** const list = ibv_get_device_list(&count);
-        EXPECT_LT(device, count) << "devices of this host";
+        EXPECT_TRUE(device >= 0 && device < count) << "devices of this host";
         ibv_context* const opened = ibv_open_device(list[device]);
         ibv_free_device_list(list);
         return opened;
