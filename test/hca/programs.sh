@@ -31,10 +31,10 @@ hca_environment() {
     export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
 }
 
-# hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose InfiniBand devices
-# and ports have these settings, and prints its name
+# hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose devices and InfiniBand
+# ports have these settings, and prints its name
 hca_topology() {
-    sed "s/device v.*/& $2/; s/port lid.*/& ${3:-}/" "$top/test/hca/hosts.topology" \
+    sed "s/device [vr].*/& $2/; s/port lid.*/& ${3:-}/" "$top/test/hca/hosts.topology" \
         >"$logs/hca-$1.topology"
     printf '%s\n' "$logs/hca-$1.topology"
 }
@@ -53,6 +53,7 @@ hca_pair() {
 }
 
 hca_btl='--mca pml ob1 --mca btl adaptib,self'
+hca_roce='-x ADAPTIB_HCA_HOST=e,f@OMPI_COMM_WORLD_RANK'
 hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_adaptib_striping_policy'
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
@@ -71,6 +72,23 @@ hca_faults=(
     "scrambled_order_btl|scrambled_order=1||0||$hca_btl"
     'scrambled_order_2|scrambled_order=2||0||'
     "scrambled_order_2_btl|scrambled_order=2||0||$hca_btl"
+    # Devices as real drivers have them
+    'driver_mlx5|driver=mlx5||0||'
+    'driver_mlx4|driver=mlx4||0||'
+    'driver_hfi1|driver=hfi1||0||'
+    "driver_hfi1_btl|driver=hfi1||0||$hca_btl"
+    'driver_hfi1_one_way|driver=hfi1||0|||one_way 20000 100'
+    'driver_hfi1_loss|driver=hfi1||1000||'
+    'driver_qib|driver=qib||0||'
+    'driver_strict|driver=strict||0||'
+    "driver_strict_btl|driver=strict||0||$hca_btl"
+    "driver_bnxt_re|driver=bnxt_re||0||$hca_roce"
+    "driver_irdma|driver=irdma||0||$hca_roce"
+    "driver_rxe|driver=rxe||0||$hca_roce"
+    "driver_hns|driver=hns||0||$hca_roce"
+    # Fewer queue pairs than peers, and the error of a control group
+    'few_queue_pairs|max_qp=7||0||'
+    'few_queue_pairs_eagain|max_qp=7 full_error=11||0||'
     # Regions whose writes may be placed in any order: adaptib registers none so
     'relaxed_order|relaxed_order=1||0||'
     'scrambled_order_loss|scrambled_order=1 in_order=0 scrambled_writes=2||1000||'
@@ -142,6 +160,22 @@ hca_fault() {
         kill "$fault" 2>/dev/null
         wait "$fault" 2>/dev/null
     fi
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    return "$status"
+}
+
+# Drivers of devices that adaptib can use; it runs the conformance suite over each
+hca_drivers=(mlx5 mlx4 hfi1 qib bnxt_re irdma rxe hns strict)
+
+# hca_conformance DRIVER: the conformance suite over devices of a driver
+hca_conformance() {
+    local host=a
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-conformance
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology conformance "driver=$1") || return
+    [[ ! " bnxt_re irdma rxe hns " =~ " $1 " ]] || host=e
+    ADAPTIB_HCA_HOST=$host LD_LIBRARY_PATH=$hca_library timeout 300 \
+        "$build_root/release/test/adaptib_conformance_verbs" --gtest_brief=1
+    local status=$?
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
 }
