@@ -2,8 +2,8 @@
 // Rules of real drivers: what devices of each driver announce, refuse and do.
 //
 // Purpose: one table. `driver=` of a device in a topology file chooses a column; a setting with the
-// name of a rule changes one value. drivers.md is the table as a page; a unit test compares the two,
-// and checks that the test that each row names is there.
+// name of a rule changes one value. drivers.md is the table as a page; a unit test compares the
+// two, and checks that the test that each row names is there.
 // Threads: constant.
 // May touch: the standard library.
 #pragma once
@@ -106,8 +106,8 @@ struct RuleRow {
     Rule rule;
     const char* name;    // as in topology files
     const char* meaning; // what the values mean
-    const char* source;  // file and function of Linux 6.1, or of rdma-core 65 where it begins with
-                         // libibverbs or providers
+    const char* source;  // file and function of Linux 6.1 below drivers/infiniband, or of rdma-core
+                         // 65 (libibverbs, providers); headers as <name>
     const char* test;    // suite and name of the unit test
     std::array<std::int64_t, kDrivers> values;
 };

@@ -26,15 +26,19 @@ bool gone(const ibv_context* context) {
     return Engine::get()->gone(*of(const_cast<ibv_context*>(context)));
 }
 
-// Result of a call that destroys something of a removed device; libibverbs/driver.h,
-// verbs_is_destroy_err().
+const DeviceDescription& description(const ibv_context* context) {
+    return *of(const_cast<ibv_context*>(context))->device->description;
+}
+
+// Result of a call that some drivers make to the system, and others to the removed device itself.
+int result_when_gone(const ibv_context* context) {
+    return description(context).rule(Rule::gone_post) == 0 ? 0 : EIO;
+}
+
+// Result of a call that destroys something of a removed device (rdma-core, verbs_is_destroy_err).
 int destroyed_with_device() {
     static const bool allowed = std::getenv("RDMAV_ALLOW_DISASSOC_DESTROY") != nullptr;
     return allowed || verbs_allow_disassociate_destroy ? 0 : EIO;
-}
-
-const DeviceDescription& description(const ibv_context* context) {
-    return *of(const_cast<ibv_context*>(context))->device->description;
 }
 
 // Waits until the program has acknowledged all events that it took.
@@ -108,6 +112,9 @@ int poll(ibv_cq* cq, int limit, ibv_wc* wc) {
 
 int request_notice(ibv_cq* cq, int solicited_only) {
     const std::lock_guard guard(Engine::get()->lock);
+    if (gone(cq->context)) {
+        return result_when_gone(cq->context);
+    }
     CompletionQueue& queue = *of(cq);
     queue.solicited_only = solicited_only != 0 && (!queue.armed || queue.solicited_only);
     queue.armed = true;
@@ -225,7 +232,7 @@ void add_queue_calls(verbs_context& verbs) {
         const std::lock_guard guard(Engine::get()->lock);
         if (gone(qp->context)) {
             *bad = list;
-            return description(qp->context).rule(Rule::gone_post) == 0 ? 0 : EIO;
+            return result_when_gone(qp->context);
         }
         int error = 0;
         for (; list != nullptr && error == 0; list = error == 0 ? list->next : list) {
@@ -241,7 +248,7 @@ void add_queue_calls(verbs_context& verbs) {
         const std::lock_guard guard(Engine::get()->lock);
         if (gone(qp->context)) {
             *bad = list;
-            return description(qp->context).rule(Rule::gone_post) == 0 ? 0 : EIO;
+            return result_when_gone(qp->context);
         }
         for (; list != nullptr; list = list->next) {
             if (const int error = of(qp)->post_receive(*list); error != 0) {

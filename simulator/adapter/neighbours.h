@@ -27,8 +27,8 @@ struct EthernetPath {
 int resolve(const Device& device, std::uint8_t port_index, const ibv_ah_attr& path,
             EthernetPath& out);
 
-// Source port of a flow label (rdma-core, ibv_flow_label_to_udp_sport), of two queue pairs that have
-// none (Linux, rdma_calc_flow_label), and of a handle that has none.
+// Source port of a flow label (rdma-core, ibv_flow_label_to_udp_sport), of two queue pairs that
+// have none (Linux, rdma_calc_flow_label), and of a handle that has none.
 std::uint16_t udp_port_of(std::uint32_t flow_label);
 std::uint16_t udp_port_of(std::uint32_t local, std::uint32_t remote);
 std::uint16_t udp_port_of_handle(const Device& device);

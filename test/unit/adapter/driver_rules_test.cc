@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rules of real drivers (simulator/adapter/driver_rules.cc): the virtual adapter keeps each of them.
-// device_test.cc describes the devices; most have a driver's name.
+// Rules of real drivers (simulator/adapter/driver_rules.cc): the virtual adapter keeps each of
+// them. device_test.cc describes the devices; most have a driver's name.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -940,6 +940,7 @@ void expect_gone(const std::string& name, int posting) {
     move.qp_state = IBV_QPS_ERR;
     EXPECT_EQ(ibv_modify_qp(qp, &move, IBV_QP_STATE), EIO);
     EXPECT_EQ(post(qp, {}), posting);
+    EXPECT_EQ(ibv_req_notify_cq(cq, 0), posting);
     EXPECT_EQ(status_of(cq, std::chrono::milliseconds(50)), -1) << "no completion";
     EXPECT_EQ(ibv_destroy_qp(qp), EIO);
     EXPECT_EQ(ibv_destroy_cq(cq), EIO);

@@ -232,8 +232,8 @@ TEST_F(Responding, AnotherPartitionIsFollowed) {
     EXPECT_EQ(lib_.modified[1].attributes.pkey_index, 1);
 }
 
-// After a device's removal poll() returns POLLERR at once, for ever, also while the port's queue pair
-// waits to be begun anew.
+// After a device's removal poll() returns POLLERR at once, for ever, also while the port's queue
+// pair waits to be begun anew.
 TEST_F(Responding, ARemovedDeviceIsNotWatched) {
     open_roce();
     respond();
