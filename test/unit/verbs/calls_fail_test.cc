@@ -178,6 +178,9 @@ protected:
         const Status first = outcome_.refusals.front();
         if (call.starts_with("post_") && (error == ENOMEM || error == EAGAIN)) {
             EXPECT_EQ(first, Status::again(Reason::queue_full));
+        } else if ((call == "post_send" || call == "post_recv") && reason == Reason::no_device) {
+            EXPECT_EQ(first, refusal(Reason::bad_state))
+                << "the queue pair is gone with its device";
         } else {
             EXPECT_EQ(first, refusal(reason));
         }
