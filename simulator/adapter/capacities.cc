@@ -62,6 +62,15 @@ std::uint32_t inline_of(InlineReturned rule, ibv_qp_type type, const ibv_qp_cap&
     return cap.max_inline_data == 0 ? 0 : std::bit_ceil(cap.max_inline_data);
 }
 
+// Entries of a list that fit where the inline data does.
+std::uint32_t entries_of(InlineReturned rule, ibv_qp_type type, const ibv_qp_cap& cap) {
+    switch (rule) {
+    case InlineReturned::mlx4: return Mlx4Entry(type, cap).places() / 16;
+    case InlineReturned::rxe: return std::max(cap.max_inline_data / 16, cap.max_send_sge);
+    default: return cap.max_send_sge;
+    }
+}
+
 std::uint32_t depth_of(Depth rule, ibv_qp_type type, const ibv_qp_cap& cap) {
     const std::uint32_t asked = cap.max_send_wr;
     if (asked == 0) {
@@ -103,9 +112,12 @@ int fit(const DeviceDescription& device, ibv_qp_type type, bool shared, ibv_qp_c
             most_wr) {
         return EINVAL;
     }
-    const std::uint32_t data =
-        inline_of(static_cast<InlineReturned>(device.rule(Rule::inline_returned)), type, cap);
-    cap.max_send_wr = depth_of(static_cast<Depth>(device.rule(Rule::send_depth)), type, cap);
+    const auto returned = static_cast<InlineReturned>(device.rule(Rule::inline_returned));
+    const std::uint32_t data = inline_of(returned, type, cap);
+    const std::uint32_t depth =
+        depth_of(static_cast<Depth>(device.rule(Rule::send_depth)), type, cap);
+    cap.max_send_sge = entries_of(returned, type, cap);
+    cap.max_send_wr = depth;
     cap.max_inline_data = data;
     return 0;
 }

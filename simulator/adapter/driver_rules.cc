@@ -222,6 +222,13 @@ const std::array<RuleRow, kRules> kRuleTable{{
      "others as max_reads",
      "DriverRules.Reads",
      {16, 16, 16, 255, 255, 126, 255, 128, 128, 0, 128, 16}},
+    {Rule::init_reads_cut,
+     "init_reads_cut",
+     "1: a greater max_rd_atomic is taken for the greatest; 0: EINVAL",
+     "hw/bnxt_re/ib_verbs.c bnxt_re_modify_qp (1); sw/rxe/rxe_qp.c rxe_qp_chk_attr, "
+     "hw/hns/hns_roce_qp.c hns_roce_check_qp_attr, hw/irdma/verbs.c irdma_modify_qp_roce (0)",
+     "DriverRules.Reads",
+     {0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}},
     {Rule::max_message,
      "max_message",
      "bytes of a message (max_msg_sz of a port); longer: local length error",
@@ -289,6 +296,15 @@ const std::array<RuleRow, kRules> kRuleTable{{
      "providers/efa/verbs.c efa_post_send",
      "DriverRules.PostingBeforeReady",
      {0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {Rule::entries_error,
+     "entries_error",
+     "errno of a request with more entries than its queue pair takes (as returned: those "
+     "that fit where inline_returned bytes do, for 3 and 4)",
+     "providers/mlx4/qp.c mlx4_post_send (ENOMEM); providers/mlx5/qp.c _mlx5_post_send, "
+     "sw/rdmavt/qp.c rvt_post_one_wr, providers/rxe/rxe.c validate_send_wr (EINVAL)",
+     "DriverRules.TooManyEntries",
+     {kInvalid, kInvalid, kNoMemory, kInvalid, kInvalid, kInvalid, kInvalid, kInvalid, kInvalid,
+      kInvalid, kInvalid, kNoMemory}},
     {Rule::keys_at_post,
      "keys_at_post",
      "1: a wrong local key or range is EINVAL when it is posted, 0: a completion with a local "

@@ -62,6 +62,7 @@ enum class Rule : std::uint8_t {
     max_srq_sge,
     max_reads,
     max_init_reads,
+    init_reads_cut,
     max_message,
     // What a device makes of a request for an object
     wr_api,
@@ -72,6 +73,7 @@ enum class Rule : std::uint8_t {
     cqe_depth,
     // Posting and completing
     post_before_rts,
+    entries_error,
     keys_at_post,
     places_free,
     cq_overrun,

@@ -156,7 +156,7 @@ int QueuePair::check_values(const ibv_qp_attr& wanted, int mask) const {
         wanted.ah_attr.grh.sgid_index >= port(port_index).gids.size()) {
         return wanted.ah_attr.grh.sgid_index < port(port_index).gid_entries ? ENODATA : EINVAL;
     }
-    if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 &&
+    if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && device.rule(Rule::init_reads_cut) == 0 &&
          wanted.max_rd_atomic > device.rule(Rule::max_init_reads)) ||
         ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 &&
          wanted.max_dest_rd_atomic > device.rule(Rule::max_reads))) {
@@ -204,6 +204,8 @@ void QueuePair::take_values(const ibv_qp_attr& wanted, int mask) {
     take(IBV_QP_ALT_PATH, &ibv_qp_attr::alt_timeout);
     take(IBV_QP_RQ_PSN, &ibv_qp_attr::rq_psn);
     take(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(
+        std::min<std::int64_t>(attributes.max_rd_atomic, rule(Rule::max_init_reads)));
     if ((mask & IBV_QP_RQ_PSN) != 0) {
         responder.expected = wanted.rq_psn & kPsnMask;
     }

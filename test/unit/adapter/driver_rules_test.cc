@@ -474,7 +474,17 @@ TEST(DriverRules, Reads) {
         EXPECT_EQ(loop.rtr(IBV_MTU_256, static_cast<std::uint8_t>(served + 1)), EINVAL);
         EXPECT_EQ(loop.rtr(IBV_MTU_256, served), 0);
         if (limits.max_qp_init_rd_atom < 255) {
-            EXPECT_EQ(loop.rts(static_cast<std::uint8_t>(limits.max_qp_init_rd_atom + 1)), EINVAL);
+            const bool cut = value(driver, Rule::init_reads_cut) != 0;
+            EXPECT_EQ(loop.rts(static_cast<std::uint8_t>(limits.max_qp_init_rd_atom + 1)),
+                      cut ? 0 : EINVAL);
+            if (cut) {
+                ibv_qp_attr attributes{};
+                ibv_qp_init_attr init{};
+                EXPECT_EQ(ibv_query_qp(loop.qp.get(), &attributes, IBV_QP_MAX_QP_RD_ATOMIC, &init),
+                          0);
+                EXPECT_EQ(attributes.max_rd_atomic, limits.max_qp_init_rd_atom);
+                return;
+            }
         }
         EXPECT_EQ(loop.rts(static_cast<std::uint8_t>(limits.max_qp_init_rd_atom)), 0);
     });
@@ -630,6 +640,23 @@ TEST(DriverRules, PostingBeforeReady) {
         if (held) {
             EXPECT_EQ(status_of(device.cq.get()), IBV_WC_SUCCESS);
         }
+    }
+}
+
+TEST(DriverRules, TooManyEntries) {
+    for (const Driver driver : {Driver::mlx4, Driver::mlx5, Driver::strict}) {
+        SCOPED_TRACE(name_of(driver));
+        const Opened device{std::string(name_of(driver))};
+        Loop loop(device);
+        const Memory memory(device, 64);
+        ibv_sge pieces[] = {memory.piece(0, 8), memory.piece(8, 8), memory.piece(16, 8)};
+        ibv_send_wr write = request(IBV_WR_RDMA_WRITE, pieces[0], memory, 24);
+        const auto room = static_cast<int>(loop.returned.max_send_sge);
+        EXPECT_EQ(room, driver == Driver::mlx4 ? 2 : 1) << "what an entry holds";
+        write.num_sge = room;
+        EXPECT_EQ(post(loop.ready().qp.get(), write), 0);
+        write.num_sge = room + 1;
+        EXPECT_EQ(post(loop.qp.get(), write), value(driver, Rule::entries_error));
     }
 }
 

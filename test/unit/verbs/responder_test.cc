@@ -245,16 +245,22 @@ TEST_F(Responding, ARemovedDeviceIsNotWatched) {
         failed.status = IBV_WC_WR_FLUSH_ERR;
         lib_.fail("modify_qp", 1, EIO);
         lib_.complete_receive(qp, failed);
-        int ends[2] = {-1, -1};
-        ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-        close(ends[0]); // now the other end says POLLERR
-        ASSERT_GE(dup3(ends[1], lib_.channels[0]->fd, O_CLOEXEC), 0);
-        close(ends[1]);
     }
     ASSERT_TRUE(wait([&] {
         const std::lock_guard lock(lib_.lock());
         return lib_.failed();
     }));
+    int ends[2] = {-1, -1};
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    close(ends[0]); // now the other end says POLLERR
+    {
+        const std::lock_guard lock(lib_.lock());
+        ASSERT_GE(dup3(ends[1], lib_.channels[0]->fd, O_CLOEXEC), 0);
+        lib_.raise_port(0, IBV_EVENT_PORT_ACTIVE, 1); // wakes the thread
+    }
+    close(ends[1]);
+    Event event;
+    EXPECT_TRUE(fabric_->poll_event(event));
     const auto polls = [&] {
         const std::lock_guard lock(lib_.lock());
         return lib_.count("poll_cq");
