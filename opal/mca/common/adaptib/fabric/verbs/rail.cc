@@ -72,8 +72,9 @@ bool try_inline(const Device& device, ibv_cq* cq, ibv_qp_type type, RailInfo& in
 } // namespace
 
 VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
-                     std::uint32_t index, std::uint64_t owner)
-    : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
+                     AddressHandles& handles, std::uint32_t index, std::uint64_t owner)
+    : device_(device), port_(port), options_(options), handles_(handles), index_(index),
+      owner_(owner) {
     describe();
 }
 
@@ -329,18 +330,35 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
 
 Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
     PathVector found;
-    if (const Status status =
+    if (const Status checked =
             path_vector(port_, path, options_, Traffic::datagrams, found, last_error_text_);
-        !status.ok()) {
-        return status;
+        !checked.ok()) {
+        return checked;
     }
-    errno = 0;
-    ibv_ah* ah = calls().create_ah(device_.pd(), &found.attributes);
-    if (ah == nullptr) {
-        return status_of(error_number(-1));
+    SharedAh ah;
+    const Status status = handles_.find(device_, found.attributes, port_.ethernet(), ah);
+    if (status.ok()) {
+        out = std::make_unique<VerbsAddressHandle>(std::move(ah));
     }
-    out = std::make_unique<VerbsAddressHandle>(calls(), ah);
-    return kOk;
+    return explain(status, found);
+}
+
+// Other errors show when the path is used.
+Status VerbsRail::prepare_path_impl(const PathSpec& path) {
+    PathVector found;
+    if (!port_.ethernet() ||
+        !path_vector(port_, path, options_, Traffic::connection, found, last_error_text_).ok()) {
+        return kOk;
+    }
+    return explain(handles_.prepare(device_, found.attributes), found);
+}
+
+Status VerbsRail::explain(Status status, const PathVector& path) {
+    if (status == kUnanswered) {
+        last_error_text_ = "no answer to ARP or neighbor discovery from " +
+                           gid_address_text(path.attributes.grh.dgid);
+    }
+    return status;
 }
 
 Status VerbsRail::register_impl(void* address, Bytes length, std::uint32_t access,

@@ -15,6 +15,8 @@
 //     the device cannot resize, the queue is deep from the start, and a queue pair without room is
 //     refused;
 //   * RESET to ERR, which adapters do not support, goes through INIT;
+//   * address handles are shared, and made by a thread where that may take long
+//     (address_handles.h);
 //   * DC queue pairs are those of libmlx5 (dc.h).
 // Ownership: the fabric's.  Threads: one.
 // May touch: base/, fabric/, libibverbs.
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/cm_service.h"
 #include "fabric/verbs/device.h"
 #include "fabric/verbs/port.h"
@@ -47,7 +50,7 @@ constexpr Bytes kGrhBytes = 40;
 class VerbsRail final : public Rail {
 public:
     VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
-              std::uint32_t index, std::uint64_t owner);
+              AddressHandles& handles, std::uint32_t index, std::uint64_t owner);
     ~VerbsRail() override;
 
     // Finds out by trial which queue pairs the rail has and how many inline bytes they take.
@@ -63,6 +66,7 @@ public:
     const Calls& calls() const { return device_.calls(); }
     const Port& port() const { return port_; }
     const VerbsOptions& options() const { return options_; }
+    AddressHandles& handles() { return handles_; }
     std::uint32_t index() const { return index_; }
     const ibv_sge& grh() const { return grh_; }
     const DcLimits& dc_limits() const { return dc_limits_; }
@@ -105,6 +109,7 @@ private:
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;
     Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override;
+    Status prepare_path_impl(const PathSpec& path) override;
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status register_file_impl(const FileRange& file, void* address, Bytes length,
@@ -112,12 +117,15 @@ private:
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status check(const QpInit& init);
+    // Sets the text of an error of AddressHandles.
+    Status explain(Status status, const PathVector& path);
     void describe();
     void probe_dc();
 
     const Device& device_;
     Port port_;
     const VerbsOptions& options_;
+    AddressHandles& handles_;
     std::uint32_t index_;
     std::uint64_t owner_;
     bool down_ = false;
