@@ -8,22 +8,23 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/address_handle.h"
 #include "fabric/verbs/errors.h"
 
 namespace adaptib::verbs {
 
-bool AddressHandles::Key::operator<(const Key& other) const {
-    const auto members = [](const Key& of) {
-        return std::tie(of.device, of.to.grh.flow_label, of.to.grh.sgid_index, of.to.grh.hop_limit,
-                        of.to.grh.traffic_class, of.to.dlid, of.to.sl, of.to.src_path_bits,
-                        of.to.static_rate, of.to.is_global, of.to.port_num);
+bool AddressHandles::Before::operator()(const ibv_ah_attr& a, const ibv_ah_attr& b) const {
+    const auto members = [](const ibv_ah_attr& of) {
+        return std::tie(of.grh.flow_label, of.grh.sgid_index, of.grh.hop_limit,
+                        of.grh.traffic_class, of.dlid, of.sl, of.src_path_bits, of.static_rate,
+                        of.is_global, of.port_num);
     };
-    const int order = std::memcmp(&to.grh.dgid, &other.to.grh.dgid, sizeof to.grh.dgid);
-    return order != 0 ? order < 0 : members(*this) < members(other);
+    const int order = std::memcmp(&a.grh.dgid, &b.grh.dgid, sizeof a.grh.dgid);
+    return order != 0 ? order < 0 : members(a) < members(b);
 }
 
-AddressHandles::AddressHandles() { sem_init(&asked_, 0, 0); }
+AddressHandles::AddressHandles(const Calls& calls, ibv_pd* pd) : calls_(calls), pd_(pd) {
+    sem_init(&asked_, 0, 0);
+}
 
 AddressHandles::~AddressHandles() {
     ends_ = true;
@@ -34,10 +35,9 @@ AddressHandles::~AddressHandles() {
     sem_destroy(&asked_);
 }
 
-Status AddressHandles::find(const Device& device, const ibv_ah_attr& to, bool ethernet,
-                            SharedAh& out) {
+Status AddressHandles::find(const ibv_ah_attr& to, bool ethernet, SharedAh& out) {
     const std::lock_guard lock(lock_);
-    const auto at = enter(device, to);
+    const auto at = enter(to);
     Entry& entry = at->second;
     if (!ethernet || !has_thread()) {
         return make_at_once(at, out);
@@ -50,24 +50,23 @@ Status AddressHandles::find(const Device& device, const ibv_ah_attr& to, bool et
     return kOk;
 }
 
-Status AddressHandles::prepare(const Device& device, const ibv_ah_attr& to) {
+Status AddressHandles::prepare(const ibv_ah_attr& to) {
     const std::lock_guard lock(lock_);
-    Entry& entry = enter(device, to)->second;
+    Entry& entry = enter(to)->second;
     const bool lately = entry.ah != nullptr && Clock::now() - entry.made < kLately;
     if (lately || !has_thread()) {
         return kOk;
     }
     ask(entry);
-    return entry.pause > Clock::duration{} ? entry.why_none : kNotYet;
+    const bool failed = entry.pause > Clock::duration{}; // maybe for lack of handles
+    return !failed ? kNotYet : entry.why_none == kUnanswered ? kUnanswered : kOk;
 }
 
-AddressHandles::Entries::iterator AddressHandles::enter(const Device& device,
-                                                        const ibv_ah_attr& to) {
-    const Key key{&device, to};
-    auto at = entries_.find(key);
+AddressHandles::Entries::iterator AddressHandles::enter(const ibv_ah_attr& to) {
+    auto at = entries_.find(to);
     if (at == entries_.end()) {
         drop_unused(kUnused - 1);
-        at = entries_.emplace(key, Entry{}).first;
+        at = entries_.emplace(to, Entry{}).first;
     }
     at->second.used = ++uses_;
     return at;
@@ -100,15 +99,15 @@ Status AddressHandles::make_at_once(Entries::iterator at, SharedAh& out) {
     return kOk;
 }
 
-SharedAh AddressHandles::make(const Key& key, int& error) {
-    ibv_ah_attr to = key.to;
+SharedAh AddressHandles::make(const ibv_ah_attr& to, int& error) const {
+    ibv_ah_attr attributes = to;
     errno = 0;
-    ibv_ah* const ah = key.device->calls().create_ah(key.device->pd(), &to);
+    ibv_ah* const ah = calls_.create_ah(pd_, &attributes);
     if (ah == nullptr) {
         error = error_number(-1);
         return nullptr;
     }
-    return std::make_shared<OwnedAh>(key.device->calls(), ah);
+    return std::make_shared<OwnedAh>(calls_, ah);
 }
 
 // Drops the least recently used of the entries without a user, until there are `keep`. Returns

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AddressHandles: the address handles of a verbs fabric, one for each port of this host, path and
-// remote port, shared by all peers behind the remote port.
+// AddressHandles: the address handles of a device, one for each port of it, path and remote port,
+// shared by all peers behind the remote port.
 //
 // Purpose: a device has a limited number of handles for all processes of its host, so peers share
 // them. On Ethernet the system makes a handle: it looks up the MAC address, and waits up to a
@@ -10,7 +10,7 @@
 // that is asked for when it is older than kFresh is made anew meanwhile, for the users that ask
 // next. Handles that nobody uses are kept, up to kUnused, and as long as the device makes others.
 // Shared: everything, under a lock that is not held while the system looks an address up.
-// Ownership: the fabric's. A handle ends with its last user, and before its device.
+// Ownership: the device's. A handle ends with its last user, and before the device.
 // Fork: a child must not ask.
 // May touch: base/, fabric/, libibverbs, pthreads.
 #pragma once
@@ -26,8 +26,9 @@
 #include <mutex>
 
 #include "base/status.h"
-#include "fabric/verbs/device.h"
+#include "fabric/address_handle.h"
 #include "fabric/verbs/quiet_thread.h"
+#include "fabric/verbs/verbs_calls.h"
 
 namespace adaptib::verbs {
 
@@ -54,26 +55,23 @@ public:
     static constexpr std::chrono::milliseconds kMostPause{12'800}; // ... up to that
     static constexpr std::size_t kUnused = 64;
 
-    AddressHandles();
+    AddressHandles(const Calls& calls, ibv_pd* pd);
     // Waits for the look-up that is under way.
     ~AddressHandles();
     AddressHandles(const AddressHandles&) = delete;
     AddressHandles& operator=(const AddressHandles&) = delete;
 
     // `ethernet`: the port's link layer. Errors: kNotYet, kUnanswered, or as the device says.
-    Status find(const Device& device, const ibv_ah_attr& to, bool ethernet, SharedAh& out);
+    Status find(const ibv_ah_attr& to, bool ethernet, SharedAh& out);
     // For the path of a queue pair on Ethernet: returns ok if the address has answered lately, so
-    // that the system knows it. Errors: as find().
-    Status prepare(const Device& device, const ibv_ah_attr& to);
+    // that the system knows it. Errors: kNotYet, kUnanswered.
+    Status prepare(const ibv_ah_attr& to);
 
 private:
     using Clock = std::chrono::steady_clock;
 
-    struct Key {
-        const Device* device = nullptr;
-        ibv_ah_attr to{};
-
-        bool operator<(const Key& other) const;
+    struct Before {
+        bool operator()(const ibv_ah_attr& a, const ibv_ah_attr& b) const;
     };
     struct Entry {
         SharedAh ah; // the latest; null: none yet
@@ -86,19 +84,21 @@ private:
 
         bool unused() const { return !asked && ah.use_count() <= 1; }
     };
-    using Entries = std::map<Key, Entry>;
+    using Entries = std::map<ibv_ah_attr, Entry, Before>;
 
-    Entries::iterator enter(const Device& device, const ibv_ah_attr& to);
+    Entries::iterator enter(const ibv_ah_attr& to);
     void ask(Entry& entry);
     static void* run(void* self);
     void loop();
     Entries::value_type& next();
-    static SharedAh make(const Key& key, int& error);
+    SharedAh make(const ibv_ah_attr& to, int& error) const;
     Status make_at_once(Entries::iterator at, SharedAh& out);
     void finish(Entry& entry, SharedAh made, int error);
     bool has_thread();
     bool drop_unused(std::size_t keep);
 
+    const Calls& calls_;
+    ibv_pd* const pd_;
     std::mutex lock_; // protects the next two
     Entries entries_;
     std::uint64_t uses_ = 0;

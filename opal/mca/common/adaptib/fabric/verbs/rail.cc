@@ -58,6 +58,14 @@ bool try_qp(const Device& device, RailInfo& info, ibv_cq* cq, ibv_qp_type type, 
     return true;
 }
 
+// Adds what AddressHandles has found out.
+void explain(Status status, const PathVector& path, std::string& error_text) {
+    if (status == kUnanswered) {
+        error_text = "no answer to ARP or neighbor discovery from " +
+                     gid_address_text(path.attributes.grh.dgid);
+    }
+}
+
 // Finds the inline limit by trial, because no call reports it.
 bool try_inline(const Device& device, ibv_cq* cq, ibv_qp_type type, RailInfo& info, int& error) {
     for (const Bytes step : kInlineSteps) {
@@ -72,15 +80,8 @@ bool try_inline(const Device& device, ibv_cq* cq, ibv_qp_type type, RailInfo& in
 } // namespace
 
 VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
-                     AddressHandles& handles, std::uint32_t index, std::uint64_t owner)
-    : device_(device), port_(port), options_(options), handles_(handles), index_(index),
-      owner_(owner) {
-    describe();
-}
-
-VerbsRail::~VerbsRail() = default;
-
-void VerbsRail::describe() {
+                     std::uint32_t index, std::uint64_t owner)
+    : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
     const ibv_device_attr& d = device_.limits();
     info_.name = device_.name() + ":" + std::to_string(port_.number);
     info_.link_layer = port_.ethernet() ? LinkLayer::ethernet : LinkLayer::infiniband;
@@ -103,6 +104,8 @@ void VerbsRail::describe() {
     info_.max_cq_depth = limit(d.max_cqe);
     info_.max_reads = std::min({limit(d.max_qp_rd_atom), limit(d.max_qp_init_rd_atom), 255u});
 }
+
+VerbsRail::~VerbsRail() = default;
 
 // -------------------------------------------------------------------------------------------------
 // Trial of what the device really offers
@@ -336,11 +339,12 @@ Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHa
         return checked;
     }
     SharedAh ah;
-    const Status status = handles_.find(device_, found.attributes, port_.ethernet(), ah);
+    const Status status = device_.handles().find(found.attributes, port_.ethernet(), ah);
     if (status.ok()) {
         out = std::make_unique<VerbsAddressHandle>(std::move(ah));
     }
-    return explain(status, found);
+    explain(status, found, last_error_text_);
+    return status;
 }
 
 // Other errors show when the path is used.
@@ -350,14 +354,8 @@ Status VerbsRail::prepare_path_impl(const PathSpec& path) {
         !path_vector(port_, path, options_, Traffic::connection, found, last_error_text_).ok()) {
         return kOk;
     }
-    return explain(handles_.prepare(device_, found.attributes), found);
-}
-
-Status VerbsRail::explain(Status status, const PathVector& path) {
-    if (status == kUnanswered) {
-        last_error_text_ = "no answer to ARP or neighbor discovery from " +
-                           gid_address_text(path.attributes.grh.dgid);
-    }
+    const Status status = device_.handles().prepare(found.attributes);
+    explain(status, found, last_error_text_);
     return status;
 }
 

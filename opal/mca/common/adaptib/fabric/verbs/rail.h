@@ -29,7 +29,6 @@
 #include <vector>
 
 #include "fabric/fabric.h"
-#include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/cm_service.h"
 #include "fabric/verbs/device.h"
 #include "fabric/verbs/port.h"
@@ -50,7 +49,7 @@ constexpr Bytes kGrhBytes = 40;
 class VerbsRail final : public Rail {
 public:
     VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
-              AddressHandles& handles, std::uint32_t index, std::uint64_t owner);
+              std::uint32_t index, std::uint64_t owner);
     ~VerbsRail() override;
 
     // Finds out by trial which queue pairs the rail has and how many inline bytes they take.
@@ -66,7 +65,6 @@ public:
     const Calls& calls() const { return device_.calls(); }
     const Port& port() const { return port_; }
     const VerbsOptions& options() const { return options_; }
-    AddressHandles& handles() { return handles_; }
     std::uint32_t index() const { return index_; }
     const ibv_sge& grh() const { return grh_; }
     const DcLimits& dc_limits() const { return dc_limits_; }
@@ -117,15 +115,11 @@ private:
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status check(const QpInit& init);
-    // Sets the text of an error of AddressHandles.
-    Status explain(Status status, const PathVector& path);
-    void describe();
     void probe_dc();
 
     const Device& device_;
     Port port_;
     const VerbsOptions& options_;
-    AddressHandles& handles_;
     std::uint32_t index_;
     std::uint64_t owner_;
     bool down_ = false;

@@ -255,8 +255,8 @@ SharedAh ResponderPort::find_handle(const Answerer::Reply& reply) {
                     attributes);
     }
     SharedAh out;
-    static_cast<void>(rail_.handles().find(rail_.device(), attributes,
-                                           rail_.info().link_layer == LinkLayer::ethernet, out));
+    const bool ethernet = rail_.info().link_layer == LinkLayer::ethernet;
+    static_cast<void>(rail_.device().handles().find(attributes, ethernet, out));
     return out;
 }
 

@@ -5,8 +5,8 @@
 // Purpose: owns its objects of libibverbs and works when its completion channel wakes: takes
 // questions, answers them from buffers that were registered at the start, and posts the receives
 // again. It gives no answer that would have to wait for a buffer or for an address handle, which it
-// shares with the rail: the peer asks again. It restarts a failed queue pair, at most once in
-// kRestEvery; a queue pair whose device is gone stays as it is.
+// shares with the device's rails: the peer asks again. It restarts a failed queue pair, at most
+// once in kRestEvery; a queue pair whose device is gone stays as it is.
 // Ownership: the responder's. Nothing is allocated after open(), except for address handles.
 // Threads: open() and the destructor run while no other thread uses the object; set_port() on any
 // thread; the rest on the responder's thread.

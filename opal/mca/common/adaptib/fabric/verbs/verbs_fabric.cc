@@ -8,7 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/device.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/events.h"
@@ -56,7 +55,6 @@ private:
     const Mlx5Calls* mlx5_ = nullptr;
     const std::uint64_t owner_;
     std::vector<std::unique_ptr<Device>> devices_;
-    AddressHandles handles_; // end before the devices
     EventReader events_;
     std::unique_ptr<Responder> responder_; // null: none; ends before the rails
     // Reason for the error if no rail is left.
@@ -117,7 +115,7 @@ Status VerbsFabric::add_port(const Device& device, std::uint8_t number, bool sta
         return Status::error(Reason::no_device);
     }
     port.standby = standby;
-    auto rail = std::make_unique<VerbsRail>(device, port, options_, handles_,
+    auto rail = std::make_unique<VerbsRail>(device, port, options_,
                                             static_cast<std::uint32_t>(rails_.size()), owner_);
     if (const Status status = rail->probe(why); !status.ok()) {
         return status;
