@@ -6,7 +6,7 @@ namespace adaptib::hca {
 namespace {
 
 void overrun(CompletionQueue& cq) {
-    cq.overrun = true;
+    cq.overrun = of(cq.ex.context)->device->description->rule(Rule::cq_overrun) != 0;
     ibv_async_event event{};
     event.event_type = IBV_EVENT_CQ_ERR;
     event.element.cq = public_cq(cq);

@@ -30,7 +30,9 @@ constexpr EventName kEventNames[] = {
 int usage() {
     std::fprintf(stderr,
                  "usage: adaptib_hca_control HOST/DEVICE:PORT "
-                 "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid LID|event NAME\n"
+                 "down|up|silent|loss MILLIONTHS|delay MICROSECONDS [PATH]|lid LID|event NAME|"
+                 "mac|silent_arp|lose_arp COUNT|lose_flows MILLIONTHS|remove|return\n"
+                 "       adaptib_hca_control rules\n"
                  "       adaptib_hca_control link NAME down|up\n"
                  "       adaptib_hca_control links\n");
     return 2;
@@ -76,12 +78,28 @@ int set_lid(Shared& shared, const Topology& topology, const PortDescription& por
     return 0;
 }
 
+// Takes a device from its host, or gives it back.
+int set_presence(Shared& shared, const Topology& topology, const PortDescription& port,
+                 bool present) {
+    const PortDescription& first = topology.devices[port.device].ports.front();
+    std::atomic<std::uint32_t>& removals = shared.state().ports[first.number].removals;
+    if ((removals.load() % 2 == 0) == present) {
+        std::fprintf(stderr, "the device is %s already\n", present ? "there" : "away");
+        return 1;
+    }
+    ++removals;
+    if (!present) {
+        shared.raise(first.number, IBV_EVENT_DEVICE_FATAL);
+    }
+    return 0;
+}
+
 int act(Shared& shared, const Topology& topology, unsigned port, const std::string& what,
         const char* argument, const char* second) {
     PortState& state = shared.state().ports[port];
     if (what == "down" || what == "up") {
         state.down = what == "down" ? 1 : 0;
-        state.silent = 0;
+        state.silent = state.silent_arp = 0;
         shared.raise(port, what == "down" ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
         return 0;
     }
@@ -89,8 +107,27 @@ int act(Shared& shared, const Topology& topology, unsigned port, const std::stri
         state.silent = 1;
         return 0;
     }
+    if (what == "mac") {
+        ++state.mac;
+        return 0;
+    }
+    if (what == "remove" || what == "return") {
+        return set_presence(shared, topology, *topology.ports[port], what == "return");
+    }
+    if (what == "silent_arp") {
+        state.silent_arp = 1;
+        return 0;
+    }
     if (argument == nullptr) {
         return usage();
+    }
+    if (what == "lose_arp") {
+        state.arp_lost = number(argument);
+        return 0;
+    }
+    if (what == "lose_flows") {
+        state.lost_flows = number(argument);
+        return 0;
     }
     if (what == "loss") {
         state.loss = number(argument);
@@ -139,6 +176,10 @@ int set_link(Shared& shared, const Topology& topology, const char* name, const s
 int control(int argc, char** argv) {
     const char* const path = std::getenv("ADAPTIB_HCA_TOPOLOGY");
     const std::string first = argc < 2 ? "" : argv[1];
+    if (first == "rules") {
+        std::fputs(rules_page().c_str(), stdout);
+        return 0;
+    }
     if (path == nullptr || argc < (first == "links" ? 2 : first == "link" ? 4 : 3)) {
         return usage();
     }

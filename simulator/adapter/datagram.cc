@@ -38,7 +38,8 @@ void QueuePair::send_datagrams() {
             header.immediate = work.request.imm_data;
         }
         header.psn = requester.next_psn;
-        if (address_packet(header, work.address, attributes.port_num, attributes.pkey_index)) {
+        if (address_packet(header, work.address, work.ethernet, attributes.port_num,
+                           attributes.pkey_index)) {
             header.target_qpn = work.request.wr.ud.remote_qpn;
             if (!engine_.transmit(header, payload)) {
                 engine_.schedule(this);

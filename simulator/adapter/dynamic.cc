@@ -52,6 +52,7 @@ bool QueuePair::follow(const SendWork& work) {
     }
     disconnect();
     attributes.ah_attr = to.path;
+    ethernet_ = to.ethernet;
     attributes.dest_qp_num = to.target;
     remote_key_ = to.key;
     connected_ = true;
@@ -163,9 +164,10 @@ void QueuePair::serve(const QueuePair& target, const PacketHeader& packet) {
     attributes = target.attributes;
     attributes.dest_qp_num = packet.source_qpn;
     attributes.max_dest_rd_atomic =
-        static_cast<std::uint8_t>(target.context().device->description->max_reads);
+        static_cast<std::uint8_t>(target.context().device->description->rule(Rule::max_reads));
     attributes.ah_attr =
         path_back(packet, target.attributes.ah_attr, engine_.lid(port(attributes.port_num)));
+    ethernet_.mac = engine_.mac(packet.source_port);
     established_ = last_reached_ = true; // reports neither
     session_ = packet.session;
     responder.expected = packet.session_psn;

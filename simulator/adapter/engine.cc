@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -94,8 +95,20 @@ Engine::Engine(Topology read, unsigned host, const std::string& path)
         auto* const device = new Device;
         device->description = &description;
         device->number = static_cast<int>(number);
-        device->device.node_type = IBV_NODE_CA;
-        device->device.transport_type = IBV_TRANSPORT_IB;
+        switch (static_cast<Transport>(description.rule(Rule::transport))) {
+        case Transport::infiniband:
+            device->device.node_type = IBV_NODE_CA;
+            device->device.transport_type = IBV_TRANSPORT_IB;
+            break;
+        case Transport::iwarp:
+            device->device.node_type = IBV_NODE_RNIC;
+            device->device.transport_type = IBV_TRANSPORT_IWARP;
+            break;
+        case Transport::unspecified:
+            device->device.node_type = IBV_NODE_UNSPECIFIED;
+            device->device.transport_type = IBV_TRANSPORT_UNSPECIFIED;
+            break;
+        }
         std::snprintf(device->device.name, sizeof device->device.name, "%s",
                       description.name.c_str());
         std::snprintf(device->device.dev_name, sizeof device->device.dev_name, "uverbs%zu", number);
@@ -217,7 +230,7 @@ void Engine::handle(const Slot& slot) {
     const PacketHeader& packet = slot.header;
     const std::uint32_t loss = ports()[packet.target_port].loss.load();
     if (port_down(packet.target_port) || port_silent(packet.target_port) ||
-        (loss != 0 && random_() % 1'000'000 < loss) || !has_target_lid(packet)) {
+        (loss != 0 && random_() % 1'000'000 < loss) || !is_addressed(packet)) {
         return;
     }
     const std::int64_t late = lateness(packet);
@@ -233,12 +246,30 @@ const PortDescription* Engine::by_lid(std::uint16_t lid) const {
     return topology.by_lid(lid, [this](const PortDescription& port) { return this->lid(port); });
 }
 
-// The port's LID may have changed while the packet was on its way.
-bool Engine::has_target_lid(const PacketHeader& packet) const {
+// The port's LID or MAC address may have changed since the packet got its own.
+bool Engine::is_addressed(const PacketHeader& packet) const {
     const PortDescription& port = *topology.ports[packet.target_port];
+    if (port.ethernet) {
+        const std::uint32_t lost = ports()[port.number].lost_flows.load();
+        constexpr std::uint32_t kSpread = 2654435761; // Knuth's: neighbours fall far apart
+        return packet.target_mac == mac(port.number) &&
+               (lost == 0 || packet.udp_port * kSpread % 1'000'000 >= lost);
+    }
     const unsigned first = lid(port);
-    return port.ethernet ||
-           (packet.target_lid >= first && packet.target_lid < first + (1U << port.lmc));
+    return packet.target_lid >= first && packet.target_lid < first + (1U << port.lmc);
+}
+
+bool Engine::answers_arp(unsigned port) const {
+    PortState& state = ports()[port];
+    if (port_down(port) || port_silent(port) || state.silent_arp.load() != 0) {
+        return false;
+    }
+    for (std::uint32_t lost = state.arp_lost.load(); lost > 0;) {
+        if (state.arp_lost.compare_exchange_weak(lost, lost - 1)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // Nanoseconds by which this packet comes late.
@@ -310,6 +341,9 @@ void Engine::fabric_event(unsigned port, ibv_event_type type) {
         event.element.port_num = description.index;
         context->events.push(event);
         context->fatal = context->fatal || type == IBV_EVENT_DEVICE_FATAL;
+        if (type == IBV_EVENT_DEVICE_FATAL && gone(*context)) {
+            take_away(*context);
+        }
     }
     if (type == IBV_EVENT_DEVICE_FATAL) {
         for (const auto& [number, qp] : queue_pairs_) {
@@ -318,6 +352,45 @@ void Engine::fabric_event(unsigned port, ibv_event_type type) {
             }
         }
     }
+}
+
+// Nothing of a removed device works any more, and nothing tells that but its files.
+void Engine::take_away(Context& context) {
+    for (Channel* channel : context.channels) {
+        channel->events.end();
+    }
+    std::erase_if(queue_pairs_, [&](const auto& entry) {
+        const bool its = of(entry.second->ex.qp_base.context) == &context;
+        if (its) {
+            unschedule(entry.second);
+        }
+        return its;
+    });
+}
+
+int Engine::count(const Device& device, Object kind) {
+    static constexpr Rule kLimits[] = {Rule::max_qp, Rule::max_cq, Rule::max_pd,
+                                       Rule::max_mr, Rule::max_ah, Rule::max_srq};
+    const DeviceDescription& description = *device.description;
+    const auto number = static_cast<unsigned>(device.number);
+    std::uint64_t own = 0;
+    for (std::size_t each = 0; each < kObjectKinds; ++each) {
+        own += shared_->objects(process_, number, static_cast<Object>(each)).load();
+    }
+    const auto allowed = static_cast<std::uint64_t>(description.rule(Rule::cgroup_objects));
+    if (allowed != 0 && own >= allowed) {
+        return EAGAIN;
+    }
+    ++shared_->objects(process_, number, kind);
+    const auto most =
+        static_cast<std::uint64_t>(description.rule(kLimits[static_cast<std::size_t>(kind)]));
+    const bool unlimited = kind == Object::ah && most == 0;
+    if (!unlimited && most < static_cast<std::uint64_t>(kAny) &&
+        shared_->all_objects(number, kind) > most) {
+        discount(device, kind);
+        return static_cast<int>(description.rule(Rule::full_error));
+    }
+    return 0;
 }
 
 std::uint32_t Engine::new_queue_pair_number() {

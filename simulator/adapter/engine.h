@@ -49,8 +49,26 @@ public:
     bool port_silent(unsigned port) const { return ports()[port].silent.load() != 0; }
     // Lowest LID of a port, which may change; 0 over Ethernet.
     std::uint16_t lid(const PortDescription& port) const { return shared_->lid(port); }
+    // Number of a port's MAC address.
+    std::uint32_t mac(unsigned port) const { return ports()[port].mac.load(); }
+    // Needs no lock. Returns true if the port answers a question for its MAC address now.
+    bool answers_arp(unsigned port) const;
     // Port that a destination LID leads to now; null: the LID is nobody's.
     const PortDescription* by_lid(std::uint16_t lid) const;
+
+    // Counts an object of a device. Result: 0, or the error at a limit.
+    int count(const Device& device, Object kind);
+    void discount(const Device& device, Object kind) {
+        --shared_->objects(process_, static_cast<unsigned>(device.number), kind);
+    }
+    // How often a device was removed and came back; odd: it is away.
+    std::uint32_t removals(const Device& device) const {
+        return ports()[device.description->ports.front().number].removals.load();
+    }
+    // Returns true if the device was removed since it was opened.
+    bool gone(const Context& context) const {
+        return removals(*context.device) != context.removals;
+    }
 
     // Objects.
     void add(Context* context) { contexts_.insert(context); }
@@ -91,12 +109,13 @@ private:
     Engine(Topology read, unsigned host, const std::string& path);
     void run();
     void handle(const Slot& slot);
-    bool has_target_lid(const PacketHeader& packet) const;
+    bool is_addressed(const PacketHeader& packet) const;
     std::int64_t lateness(const PacketHeader& packet);
     void deliver(const PacketHeader& packet, const std::uint8_t* payload);
     void flush_kept();
     void fabric_events();
     void fabric_event(unsigned port, ibv_event_type type);
+    void take_away(Context& context);
     std::int64_t idle_time(std::int64_t now) const;
     std::array<PortState, kPorts>& ports() const { return shared_->state().ports; }
 

@@ -6,6 +6,8 @@
 
 #include "objects.h"
 
+extern "C" bool verbs_allow_disassociate_destroy; // of libibverbs' private interface
+
 namespace adaptib::hca {
 
 // Fills the calls that the header's inline functions reach through a context.

@@ -56,14 +56,18 @@ int query_port(ibv_context* context, std::uint8_t index, ibv_port_attr* result, 
     if (port == nullptr) {
         return EINVAL;
     }
+    if (Engine::get()->gone(*of(context))) {
+        return EIO;
+    }
     ibv_port_attr attributes{};
     const bool down = Engine::get()->port_down(port->number);
     attributes.state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
     attributes.max_mtu = encode_mtu(port->max_mtu);
     attributes.active_mtu = encode_mtu(port->active_mtu);
-    attributes.gid_tbl_len = static_cast<int>(port->gids.size());
+    attributes.gid_tbl_len = static_cast<int>(port->gid_entries);
     attributes.port_cap_flags = port->ethernet ? 0x10000 : 0x02514868;
-    attributes.max_msg_sz = 1U << 30;
+    attributes.max_msg_sz =
+        static_cast<std::uint32_t>(of(context)->device->description->rule(Rule::max_message));
     attributes.pkey_tbl_len = static_cast<std::uint16_t>(port->pkeys.size());
     attributes.lid = Engine::get()->lid(*port);
     attributes.sm_lid = port->ethernet ? 0 : 1;
@@ -108,11 +112,14 @@ ibv_device** ibv_get_device_list(int* count) {
     load_driver(engine);
     const std::size_t devices = engine == nullptr ? 0 : engine->devices().size();
     auto** const list = static_cast<ibv_device**>(std::calloc(devices + 1, sizeof(ibv_device*)));
+    int present = 0;
     for (std::size_t index = 0; index < devices; ++index) {
-        list[index] = &engine->devices()[index]->device;
+        if (engine->removals(*engine->devices()[index]) % 2 == 0) {
+            list[present++] = &engine->devices()[index]->device;
+        }
     }
     if (count != nullptr) {
-        *count = static_cast<int>(devices);
+        *count = present;
     }
     return list;
 }
@@ -125,9 +132,15 @@ __be64 ibv_get_device_guid(ibv_device* device) { return htobe64(of(device)->desc
 ibv_context* ibv_open_device(ibv_device* device) {
     Engine& engine = *Engine::get();
     const std::lock_guard guard(engine.lock);
+    const std::uint32_t removals = engine.removals(*of(device));
+    if (removals % 2 != 0) {
+        errno = ENODEV;
+        return nullptr;
+    }
     engine.start();
     auto* const context = new Context;
     context->device = of(device);
+    context->removals = removals;
     verbs_context& verbs = context->verbs;
     verbs.sz = sizeof verbs;
     verbs.query_port = query_port;
@@ -148,34 +161,45 @@ int ibv_close_device(ibv_context* context) {
     Engine& engine = *Engine::get();
     const std::lock_guard guard(engine.lock);
     engine.remove(of(context));
-    delete of(context);
+    if (!engine.gone(*of(context))) { // else what could not be destroyed needs it
+        delete of(context);
+    }
     return 0;
 }
 
 int ibv_query_device(ibv_context* context, ibv_device_attr* result) {
+    if (Engine::get()->gone(*of(context))) {
+        return EIO;
+    }
     const DeviceDescription& device = *of(context)->device->description;
     ibv_device_attr attributes{};
     std::snprintf(attributes.fw_ver, sizeof attributes.fw_ver, "1.0");
     attributes.node_guid = attributes.sys_image_guid = htobe64(device.guid);
     attributes.max_mr_size = ~0ULL;
     attributes.page_size_cap = 0xfffff000;
-    attributes.vendor_id = 0;
-    attributes.max_qp = device.max_qp;
-    attributes.max_qp_wr = device.max_qp_wr;
-    attributes.device_cap_flags = IBV_DEVICE_AUTO_PATH_MIG | IBV_DEVICE_SRQ_RESIZE |
-                                  IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-                                  IBV_DEVICE_RC_RNR_NAK_GEN;
-    attributes.max_sge = attributes.max_sge_rd = device.max_sge;
-    attributes.max_cq = 65536;
-    attributes.max_cqe = device.max_cqe;
-    attributes.max_mr = attributes.max_pd = 1 << 20;
-    attributes.max_qp_rd_atom = attributes.max_qp_init_rd_atom = device.max_reads;
-    attributes.max_res_rd_atom = device.max_reads * device.max_qp;
-    attributes.atomic_cap = IBV_ATOMIC_GLOB;
-    attributes.max_ah = 1 << 20;
-    attributes.max_srq = device.max_srq;
-    attributes.max_srq_wr = device.max_srq == 0 ? 0 : device.max_qp_wr;
-    attributes.max_srq_sge = device.max_srq == 0 ? 0 : device.max_sge;
+    attributes.vendor_id = static_cast<std::uint32_t>(device.rule(Rule::vendor));
+    attributes.max_qp = device.limit(Rule::max_qp);
+    attributes.max_qp_wr = device.limit(Rule::max_qp_wr);
+    attributes.device_cap_flags = IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_PORT_ACTIVE_EVENT |
+                                  IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+    if (device.rule(Rule::apm) != 0) {
+        attributes.device_cap_flags |= IBV_DEVICE_AUTO_PATH_MIG;
+    }
+    attributes.max_sge = device.limit(Rule::max_sge);
+    attributes.max_sge_rd = device.limit(Rule::max_sge_rd);
+    attributes.max_cq = device.limit(Rule::max_cq);
+    attributes.max_cqe = device.limit(Rule::max_cqe);
+    attributes.max_mr = device.limit(Rule::max_mr);
+    attributes.max_pd = device.limit(Rule::max_pd);
+    attributes.max_qp_rd_atom = device.limit(Rule::max_reads);
+    attributes.max_qp_init_rd_atom = device.limit(Rule::max_init_reads);
+    attributes.max_res_rd_atom =
+        static_cast<int>(std::min(device.rule(Rule::max_reads) * device.rule(Rule::max_qp), kAny));
+    attributes.atomic_cap = static_cast<ibv_atomic_cap>(device.rule(Rule::atomics));
+    attributes.max_ah = device.limit(Rule::max_ah);
+    attributes.max_srq = device.limit(Rule::max_srq);
+    attributes.max_srq_wr = attributes.max_srq == 0 ? 0 : device.limit(Rule::max_srq_wr);
+    attributes.max_srq_sge = attributes.max_srq == 0 ? 0 : device.limit(Rule::max_srq_sge);
     attributes.max_pkeys = static_cast<std::uint16_t>(device.ports.front().pkeys.size());
     attributes.local_ca_ack_delay = 15;
     attributes.phys_port_cnt = static_cast<std::uint8_t>(device.ports.size());
@@ -191,9 +215,13 @@ int ibv_query_port(ibv_context* context, std::uint8_t index, _compat_ibv_port_at
 
 int ibv_query_gid(ibv_context* context, std::uint8_t port_index, int index, ibv_gid* gid) {
     const PortDescription* const port = find_port(context, port_index);
-    if (port == nullptr || index < 0 || static_cast<std::size_t>(index) >= port->gids.size()) {
+    if (port == nullptr || index < 0 || static_cast<std::size_t>(index) >= port->gid_entries) {
         errno = EINVAL;
         return -1;
+    }
+    if (static_cast<std::size_t>(index) >= port->gids.size()) { // an empty entry
+        std::memset(gid->raw, 0, sizeof gid->raw);
+        return 0;
     }
     std::memcpy(gid->raw, port->gids[static_cast<std::size_t>(index)].data(), 16);
     return 0;
@@ -212,7 +240,9 @@ int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_index, std::uint3
     std::memcpy(result.gid.raw, port->gids[index].data(), 16);
     result.gid_index = index;
     result.port_num = port_index;
-    result.gid_type = port->ethernet ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+    result.gid_type = !port->ethernet              ? IBV_GID_TYPE_IB
+                      : port->first_version[index] ? IBV_GID_TYPE_ROCE_V1
+                                                   : IBV_GID_TYPE_ROCE_V2;
     std::memcpy(entry, &result, std::min(size, sizeof result));
     return 0;
 }
@@ -221,7 +251,10 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
                              std::uint32_t flags, std::size_t size) {
     std::size_t count = 0;
     for (const PortDescription& port : of(context)->device->description->ports) {
-        for (std::uint32_t index = 0; index < port.gids.size() && count < limit; ++index) {
+        for (std::uint32_t index = 0; index < port.gids.size(); ++index) {
+            if (count == limit) {
+                return -EINVAL;
+            }
             auto* const place = reinterpret_cast<std::uint8_t*>(entries) + count++ * size;
             _ibv_query_gid_ex(context, port.index, index, reinterpret_cast<ibv_gid_entry*>(place),
                               flags, size);
@@ -231,13 +264,13 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
 }
 
 // Private to rdma-core: 0 is InfiniBand and RoCE v1, 1 is RoCE v2.
-int ibv_query_gid_type(ibv_context* context, std::uint8_t port_index, unsigned, int* type) {
+int ibv_query_gid_type(ibv_context* context, std::uint8_t port_index, unsigned index, int* type) {
     const PortDescription* const port = find_port(context, port_index);
     if (port == nullptr) {
         errno = EINVAL;
         return -1;
     }
-    *type = port->ethernet ? 1 : 0;
+    *type = port->ethernet && (index >= port->gids.size() || !port->first_version[index]) ? 1 : 0;
     return 0;
 }
 

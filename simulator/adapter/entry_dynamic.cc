@@ -44,7 +44,7 @@ ibv_qp* adaptib_hca_create_dc(ibv_context* context, ibv_qp_init_attr_ex* wanted,
 
 void adaptib_hca_set_dc_address(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t target,
                                 std::uint64_t key) {
-    of(qp)->batch_addresses.back() = {of(ah)->attributes, target, key};
+    of(qp)->batch_addresses.back() = {of(ah)->attributes, of(ah)->ethernet, target, key};
 }
 
 } // extern "C"

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "capacities.h"
 #include "engine.h"
 #include "entry.h"
 
@@ -19,6 +20,25 @@ pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
 template <typename Result> Result* refuse(int error) {
     errno = error;
     return nullptr;
+}
+
+bool gone(const ibv_context* context) {
+    return Engine::get()->gone(*of(const_cast<ibv_context*>(context)));
+}
+
+const DeviceDescription& description(const ibv_context* context) {
+    return *of(const_cast<ibv_context*>(context))->device->description;
+}
+
+// Result of a call that some drivers make to the system, and others to the removed device itself.
+int result_when_gone(const ibv_context* context) {
+    return description(context).rule(Rule::gone_post) == 0 ? 0 : EIO;
+}
+
+// Result of a call that destroys something of a removed device (rdma-core, verbs_is_destroy_err).
+int destroyed_with_device() {
+    static const bool allowed = std::getenv("RDMAV_ALLOW_DISASSOC_DESTROY") != nullptr;
+    return allowed || verbs_allow_disassociate_destroy ? 0 : EIO;
 }
 
 // Waits until the program has acknowledged all events that it took.
@@ -74,6 +94,7 @@ void forget_events(ibv_context* context, Object* object, std::uint32_t* done) {
 int poll(ibv_cq* cq, int limit, ibv_wc* wc) {
     CompletionQueue& queue = *of(cq);
     Engine& engine = *Engine::get();
+    queue.resized = false;
     if (queue.count.load(std::memory_order_relaxed) == 0) {
         engine.progress_if_free();
         if (queue.count.load() == 0) {
@@ -91,6 +112,9 @@ int poll(ibv_cq* cq, int limit, ibv_wc* wc) {
 
 int request_notice(ibv_cq* cq, int solicited_only) {
     const std::lock_guard guard(Engine::get()->lock);
+    if (gone(cq->context)) {
+        return result_when_gone(cq->context);
+    }
     CompletionQueue& queue = *of(cq);
     queue.solicited_only = solicited_only != 0 && (!queue.armed || queue.solicited_only);
     queue.armed = true;
@@ -143,21 +167,27 @@ ibv_cq_ex* create_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
     if ((wanted->wc_flags & ~kKnown) != 0) {
         return refuse<ibv_cq_ex>(EOPNOTSUPP);
     }
-    const int limit = of(context)->device->description->max_cqe;
-    if (wanted->cqe == 0 || wanted->cqe > static_cast<std::uint32_t>(limit)) {
+    if (gone(context)) {
+        return refuse<ibv_cq_ex>(EIO);
+    }
+    const int entries = fit_completions(description(context), wanted->cqe);
+    if (entries == 0) {
         return refuse<ibv_cq_ex>(EINVAL);
+    }
+    const std::lock_guard guard(Engine::get()->lock);
+    if (const int error = Engine::get()->count(*of(context)->device, Object::cq); error != 0) {
+        return refuse<ibv_cq_ex>(error);
     }
     auto* const queue = new CompletionQueue;
     ibv_cq_ex& cq = queue->ex;
     cq.context = context;
     cq.channel = wanted->channel;
     cq.cq_context = wanted->cq_context;
-    cq.cqe = static_cast<int>(wanted->cqe);
+    cq.cqe = entries;
     pthread_mutex_init(&cq.mutex, nullptr);
     pthread_cond_init(&cq.cond, nullptr);
     add_read_calls(cq);
     if (cq.channel != nullptr) {
-        const std::lock_guard guard(Engine::get()->lock);
         ++cq.channel->refcnt;
     }
     return &cq;
@@ -170,8 +200,14 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint
         (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_ZERO_BASED)) != 0) {
         return refuse<ibv_mr>(EINVAL);
     }
+    if (gone(pd->context)) {
+        return refuse<ibv_mr>(EIO);
+    }
     Engine& engine = *Engine::get();
     const std::lock_guard guard(engine.lock);
+    if (const int error = engine.count(*of(pd->context)->device, Object::mr); error != 0) {
+        return refuse<ibv_mr>(error);
+    }
     auto* const region = new MemoryRegion{.file = std::move(file)};
     region->mr.context = pd->context;
     region->mr.pd = pd;
@@ -194,6 +230,10 @@ void add_queue_calls(verbs_context& verbs) {
     verbs.context.ops.req_notify_cq = request_notice;
     verbs.context.ops.post_send = [](ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
         const std::lock_guard guard(Engine::get()->lock);
+        if (gone(qp->context)) {
+            *bad = list;
+            return result_when_gone(qp->context);
+        }
         int error = 0;
         for (; list != nullptr && error == 0; list = error == 0 ? list->next : list) {
             error = of(qp)->post_send(*list);
@@ -206,6 +246,10 @@ void add_queue_calls(verbs_context& verbs) {
     };
     verbs.context.ops.post_recv = [](ibv_qp* qp, ibv_recv_wr* list, ibv_recv_wr** bad) {
         const std::lock_guard guard(Engine::get()->lock);
+        if (gone(qp->context)) {
+            *bad = list;
+            return result_when_gone(qp->context);
+        }
         for (; list != nullptr; list = list->next) {
             if (const int error = of(qp)->post_receive(*list); error != 0) {
                 *bad = list;
@@ -228,9 +272,11 @@ void add_queue_calls(verbs_context& verbs) {
         }
         return 0;
     };
-    verbs.create_qp_ex = [](ibv_context*, ibv_qp_init_attr_ex* wanted) -> ibv_qp* {
+    verbs.create_qp_ex = [](ibv_context* context, ibv_qp_init_attr_ex* wanted) -> ibv_qp* {
         constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-        if ((wanted->comp_mask & ~kKnown) != 0 || (wanted->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+        const bool calls = (wanted->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+        if ((wanted->comp_mask & ~kKnown) != 0 || (wanted->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 ||
+            (calls && description(context).rule(Rule::wr_api) == 0)) {
             return refuse<ibv_qp>(EOPNOTSUPP);
         }
         return ibv_create_qp(wanted->pd, reinterpret_cast<ibv_qp_init_attr*>(wanted));
@@ -254,6 +300,13 @@ void acknowledge_event(const ibv_async_event& event) {
 extern "C" {
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
+    if (gone(context)) {
+        return refuse<ibv_pd>(EIO);
+    }
+    const std::lock_guard guard(Engine::get()->lock);
+    if (const int error = Engine::get()->count(*of(context)->device, Object::pd); error != 0) {
+        return refuse<ibv_pd>(error);
+    }
     auto* const pd = new ProtectionDomain;
     pd->pd.context = context;
     return &pd->pd;
@@ -261,9 +314,13 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 
 int ibv_dealloc_pd(ibv_pd* pd) {
     const std::lock_guard guard(Engine::get()->lock);
+    if (gone(pd->context)) {
+        return destroyed_with_device();
+    }
     if (of(pd)->users != 0) {
         return EBUSY;
     }
+    Engine::get()->discount(*of(pd->context)->device, Object::pd);
     delete of(pd);
     return 0;
 }
@@ -284,6 +341,9 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length, std::uin
 // Any file that can be mapped stands for a DMA buffer.
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
                           int file, int access) {
+    if (description(pd->context).rule(Rule::dmabuf) == 0) {
+        return refuse<ibv_mr>(EOPNOTSUPP);
+    }
     MappedFile mapped(file, offset, length);
     std::uint8_t* const address = mapped.address();
     return address == nullptr ? refuse<ibv_mr>(EINVAL)
@@ -315,16 +375,25 @@ ibv_mr* ibv_reg_buf_mr(ibv_pd* pd, ibv_buf*, void* address, std::size_t length, 
 int ibv_dereg_mr(ibv_mr* mr) {
     Engine& engine = *Engine::get();
     const std::lock_guard guard(engine.lock);
+    if (gone(mr->context)) {
+        return destroyed_with_device();
+    }
     engine.remove(of(mr));
+    engine.discount(*of(mr->context)->device, Object::mr);
     --of(mr->pd)->users;
     delete of(mr);
     return 0;
 }
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+    if (gone(context)) {
+        return refuse<ibv_comp_channel>(EIO);
+    }
     auto* const channel = new Channel;
     channel->channel.context = context;
     channel->channel.fd = channel->events.file();
+    const std::lock_guard guard(Engine::get()->lock);
+    of(context)->channels.insert(channel);
     return &channel->channel;
 }
 
@@ -333,12 +402,17 @@ int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
     if (channel->refcnt != 0) {
         return EBUSY;
     }
+    of(channel->context)->channels.erase(of(channel));
     delete of(channel);
     return 0;
 }
 
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
     for (;;) {
+        if (of(channel)->events.ended()) {
+            errno = EIO;
+            return -1;
+        }
         if (!of(channel)->events.await()) {
             return -1;
         }
@@ -369,11 +443,23 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 
 int ibv_resize_cq(ibv_cq* cq, int cqe) {
     const std::lock_guard guard(Engine::get()->lock);
-    if (cqe <= 0 || cqe > of(cq->context)->device->description->max_cqe ||
-        static_cast<std::size_t>(cqe) < of(cq)->entries.size()) {
+    const DeviceDescription& device = description(cq->context);
+    CompletionQueue& queue = *of(cq);
+    const int entries = fit_completions(device, cqe);
+    if (device.rule(Rule::resize_cq) == 0) {
+        return EOPNOTSUPP;
+    }
+    if (gone(cq->context)) {
+        return EIO;
+    }
+    if (queue.resized && device.rule(Rule::resize_busy) != 0) {
+        return EBUSY;
+    }
+    if (entries == 0 || static_cast<std::size_t>(cqe) < queue.entries.size()) {
         return EINVAL;
     }
-    cq->cqe = cqe;
+    cq->cqe = entries;
+    queue.resized = true;
     return 0;
 }
 
@@ -381,9 +467,13 @@ int ibv_destroy_cq(ibv_cq* cq) {
     CompletionQueue* const queue = of(cq);
     {
         const std::lock_guard guard(Engine::get()->lock);
+        if (gone(cq->context)) {
+            return destroyed_with_device();
+        }
         if (queue->users != 0) {
             return EBUSY;
         }
+        Engine::get()->discount(*of(cq->context)->device, Object::cq);
         forget_events(cq->context, queue, &cq->async_events_completed);
         if (cq->channel != nullptr) {
             of(cq->channel)->events.forget([&](CompletionQueue* of) { return of == queue; });
@@ -397,20 +487,21 @@ int ibv_destroy_cq(ibv_cq* cq) {
 }
 
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* wanted) {
-    const DeviceDescription& device = *of(pd->context)->device->description;
-    if (device.max_srq == 0) {
+    const DeviceDescription& device = description(pd->context);
+    if (device.rule(Rule::max_srq) == 0) {
         return refuse<ibv_srq>(EOPNOTSUPP);
     }
-    if (wanted->attr.max_wr == 0 || wanted->attr.max_wr > static_cast<unsigned>(device.max_qp_wr) ||
-        wanted->attr.max_sge > static_cast<unsigned>(device.max_sge)) {
+    if (gone(pd->context)) {
+        return refuse<ibv_srq>(EIO);
+    }
+    if (wanted->attr.max_wr == 0 || wanted->attr.max_wr > device.rule(Rule::max_srq_wr) ||
+        wanted->attr.max_sge > device.rule(Rule::max_srq_sge)) {
         return refuse<ibv_srq>(EINVAL);
     }
     const std::lock_guard guard(Engine::get()->lock);
-    unsigned& count = of(pd->context)->device->shared_receive_queues;
-    if (count >= static_cast<unsigned>(device.max_srq)) {
-        return refuse<ibv_srq>(ENOMEM);
+    if (const int error = Engine::get()->count(*of(pd->context)->device, Object::srq); error != 0) {
+        return refuse<ibv_srq>(error);
     }
-    ++count;
     auto* const queue = new SharedReceiveQueue;
     queue->srq.context = pd->context;
     queue->srq.srq_context = wanted->srq_context;
@@ -426,7 +517,10 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* wanted) {
 int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* wanted, int mask) {
     const std::lock_guard guard(Engine::get()->lock);
     SharedReceiveQueue& queue = *of(srq);
-    const auto most = static_cast<unsigned>(of(srq->context)->device->description->max_qp_wr);
+    const std::int64_t most = description(srq->context).rule(Rule::max_srq_wr);
+    if (gone(srq->context)) {
+        return EIO;
+    }
     if ((mask & IBV_SRQ_MAX_WR) != 0) {
         if (wanted->max_wr < queue.work.size() || wanted->max_wr > most) {
             return EINVAL;
@@ -445,18 +539,21 @@ int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* wanted, int mask) {
 int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* result) {
     const std::lock_guard guard(Engine::get()->lock);
     *result = {of(srq)->max_wr, of(srq)->max_sge, of(srq)->limit};
-    return 0;
+    return gone(srq->context) ? EIO : 0;
 }
 
 int ibv_destroy_srq(ibv_srq* srq) {
     {
         const std::lock_guard guard(Engine::get()->lock);
+        if (gone(srq->context)) {
+            return destroyed_with_device();
+        }
         if (of(srq)->users != 0) {
             return EBUSY;
         }
         forget_events(srq->context, srq, &srq->events_completed);
         --of(srq->pd)->users;
-        --of(srq->context)->device->shared_receive_queues;
+        Engine::get()->discount(*of(srq->context)->device, Object::srq);
     }
     await(srq->events_completed, of(srq)->async_delivered);
     delete of(srq);
@@ -466,23 +563,24 @@ int ibv_destroy_srq(ibv_srq* srq) {
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* wanted) {
     Engine& engine = *Engine::get();
     const std::lock_guard guard(engine.lock);
-    const DeviceDescription& device = *of(pd->context)->device->description;
-    const auto most_sge = static_cast<unsigned>(device.max_sge);
-    const auto most_wr = static_cast<unsigned>(device.max_qp_wr);
-    const ibv_qp_cap& cap = wanted->cap;
-    if (wanted->qp_type != IBV_QPT_RC && wanted->qp_type != IBV_QPT_UD) {
+    const DeviceDescription& device = description(pd->context);
+    if (gone(pd->context)) {
+        return refuse<ibv_qp>(EIO);
+    }
+    const bool has = (wanted->qp_type == IBV_QPT_RC && device.rule(Rule::rc) != 0) ||
+                     (wanted->qp_type == IBV_QPT_UD && device.rule(Rule::ud) != 0);
+    if (!has) {
         return refuse<ibv_qp>(EOPNOTSUPP);
     }
-    if (cap.max_send_wr > most_wr || cap.max_recv_wr > most_wr || cap.max_send_sge > most_sge ||
-        cap.max_recv_sge > most_sge || cap.max_inline_data > device.max_inline ||
-        wanted->send_cq == nullptr || wanted->recv_cq == nullptr) {
+    ibv_qp_cap capacities = wanted->cap;
+    if (wanted->send_cq == nullptr || wanted->recv_cq == nullptr ||
+        fit(device, wanted->qp_type, wanted->srq != nullptr, capacities) != 0) {
         return refuse<ibv_qp>(EINVAL);
     }
-    unsigned& count = of(pd->context)->device->queue_pairs;
-    if (count >= static_cast<unsigned>(device.max_qp)) {
-        return refuse<ibv_qp>(ENOMEM);
+    if (const int error = engine.count(*of(pd->context)->device, Object::qp); error != 0) {
+        return refuse<ibv_qp>(error);
     }
-    ++count;
+    wanted->cap = capacities;
     auto* const qp = new QueuePair(engine, pd, *wanted, engine.new_queue_pair_number());
     add_work_calls(qp->ex);
     ++of(pd)->users;
@@ -499,8 +597,11 @@ int ibv_destroy_qp(ibv_qp* qp) {
     Engine& engine = *Engine::get();
     {
         const std::lock_guard guard(engine.lock);
+        if (gone(qp->context)) {
+            return destroyed_with_device();
+        }
         engine.remove(of(qp));
-        --of(qp->context)->device->queue_pairs;
+        engine.discount(*of(qp->context)->device, Object::qp);
         forget_events(qp->context, qp, &qp->events_completed);
         --of(qp->pd)->users;
         --of(qp->send_cq)->users;
@@ -522,43 +623,87 @@ int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* wanted, int mask) {
+    if (gone(qp->context)) {
+        return EIO;
+    }
+    EthernetPath ethernet;
+    if ((mask & IBV_QP_AV) != 0) {
+        const std::uint8_t port =
+            (mask & IBV_QP_PORT) != 0 ? wanted->port_num : of(qp)->attributes.port_num;
+        const int error = resolve(*of(qp->context)->device, port, wanted->ah_attr, ethernet);
+        if (error != 0) {
+            return error;
+        }
+        const std::uint32_t label = wanted->ah_attr.grh.flow_label;
+        ethernet.udp_port =
+            label != 0 ? udp_port_of(label) : udp_port_of(qp->qp_num, wanted->dest_qp_num);
+    }
     const std::lock_guard guard(Engine::get()->lock);
-    return of(qp)->modify(*wanted, mask);
+    return of(qp)->modify(*wanted, mask, ethernet);
 }
 
 int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* result, int, ibv_qp_init_attr* init) {
     const std::lock_guard guard(Engine::get()->lock);
     of(qp)->query(*result, *init);
-    return 0;
+    return gone(qp->context) ? EIO : 0;
 }
 
 int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode, std::uint32_t) {
-    return of(qp->context)->device->description->data_in_order ? 1 : 0;
+    const DeviceDescription& device = description(qp->context);
+    const auto told = static_cast<OrderTold>(device.rule(Rule::order_told));
+    const ibv_qp_state ready = of(qp)->dynamic == Dynamic::target ? IBV_QPS_RTR : IBV_QPS_RTS;
+    return device.data_in_order && told != OrderTold::never &&
+                   (told == OrderTold::always || of(qp)->state() == ready)
+               ? 1
+               : 0;
 }
 
 ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) { return &of(qp)->ex; }
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
-    const DeviceDescription& device = *of(pd->context)->device->description;
+    const DeviceDescription& device = description(pd->context);
+    if (gone(pd->context)) {
+        return refuse<ibv_ah>(EIO);
+    }
     if (attributes->port_num == 0 || attributes->port_num > device.ports.size()) {
         return refuse<ibv_ah>(EINVAL);
     }
     const PortDescription& port = device.ports[attributes->port_num - 1U];
     if ((port.ethernet && !attributes->is_global) ||
-        (attributes->is_global && attributes->grh.sgid_index >= port.gids.size())) {
+        (attributes->is_global && attributes->grh.sgid_index >= port.gid_entries)) {
         return refuse<ibv_ah>(EINVAL);
     }
+    if (attributes->is_global && attributes->grh.sgid_index >= port.gids.size()) {
+        return refuse<ibv_ah>(ENODATA);
+    }
+    EthernetPath ethernet;
+    if (const int error =
+            resolve(*of(pd->context)->device, attributes->port_num, *attributes, ethernet);
+        error != 0) {
+        return refuse<ibv_ah>(error);
+    }
+    const std::uint32_t label = attributes->grh.flow_label;
+    ethernet.udp_port =
+        label != 0 ? udp_port_of(label) : udp_port_of_handle(*of(pd->context)->device);
+    const std::lock_guard guard(Engine::get()->lock);
+    if (const int error = Engine::get()->count(*of(pd->context)->device, Object::ah); error != 0) {
+        return refuse<ibv_ah>(error);
+    }
     auto* const handle = new AddressHandle;
+    handle->ethernet = ethernet;
     handle->ah.context = pd->context;
     handle->ah.pd = pd;
     handle->attributes = *attributes;
-    const std::lock_guard guard(Engine::get()->lock);
     ++of(pd)->users;
     return &handle->ah;
 }
 
 int ibv_destroy_ah(ibv_ah* ah) {
     const std::lock_guard guard(Engine::get()->lock);
+    if (gone(ah->context)) {
+        return destroyed_with_device();
+    }
+    Engine::get()->discount(*of(ah->context)->device, Object::ah);
     --of(ah->pd)->users;
     delete of(ah);
     return 0;

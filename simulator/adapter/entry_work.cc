@@ -52,6 +52,10 @@ void clear(ibv_qp_ex* qp) {
 
 int post(ibv_qp_ex* qp) {
     QueuePair& pair = *of(qp);
+    if (Engine::get()->gone(*of(qp->qp_base.context))) {
+        clear(qp);
+        return 0;
+    }
     int error = 0;
     for (std::size_t index = 0; index < pair.batch.size() && error == 0; ++index) {
         ibv_send_wr& request = pair.batch[index];

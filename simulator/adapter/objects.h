@@ -6,6 +6,7 @@
 // May touch: infiniband/verbs.h, topology.h.
 #pragma once
 
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,9 +15,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "neighbours.h"
 #include "topology.h"
 
 // Entry points of these names stand behind macros of the header.
@@ -54,6 +57,22 @@ public:
         queue_.pop_front();
         return true;
     }
+    // There is nothing any more: what waits is dropped, poll() says POLLERR for ever, as at a pipe
+    // that nobody reads, and await() fails.
+    void end() {
+        queue_.clear();
+        ended_ = true;
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const auto written = write(file_, &one, sizeof one); // who waits
+        int ends[2] = {-1, -1};
+        if (pipe2(ends, O_CLOEXEC) == 0) {
+            close(ends[0]);
+            dup3(ends[1], file_, O_CLOEXEC);
+            close(ends[1]);
+        }
+    }
+    bool ended() const { return ended_; }
+
     // Removes the notices of an object that is about to go.
     template <typename Predicate> void forget(Predicate about) {
         for (auto left = std::erase_if(queue_, about); left > 0; --left) {
@@ -63,6 +82,7 @@ public:
 
 private:
     int file_;
+    std::atomic<bool> ended_{false};
     std::deque<Notice> queue_;
 };
 
@@ -73,16 +93,17 @@ struct Device {
     std::array<void*, 8> driver{};
     const DeviceDescription* description = nullptr;
     int number = 0;
-    // Of this process
-    unsigned queue_pairs = 0;
-    unsigned shared_receive_queues = 0;
 };
+
+struct Channel;
 
 struct Context {
     verbs_context verbs{};
     Device* device = nullptr;
     Notices<ibv_async_event> events;
     bool fatal = false;
+    std::uint32_t removals = 0; // of the device, when it was opened
+    std::unordered_set<Channel*> channels;
 };
 
 struct ProtectionDomain {
@@ -139,6 +160,7 @@ struct CompletionQueue {
     bool armed = false;
     bool solicited_only = false;
     bool overrun = false;
+    bool resized = false; // and not polled since
     unsigned users = 0;
     unsigned delivered = 0; // events that the program took, of the queue and of its completions
     unsigned async_delivered = 0;
@@ -163,6 +185,7 @@ struct SharedReceiveQueue {
 struct AddressHandle {
     ibv_ah ah{};
     ibv_ah_attr attributes{};
+    EthernetPath ethernet;
 };
 
 inline Device* of(ibv_device* device) { return reinterpret_cast<Device*>(device); }

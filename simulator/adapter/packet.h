@@ -63,6 +63,8 @@ struct PacketHeader {
     std::uint16_t target_port = 0;
     std::uint16_t source_lid = 0;
     std::uint16_t target_lid = 0;
+    std::uint32_t target_mac = 0; // over Ethernet, as the next
+    std::uint16_t udp_port = 0;   // source
     std::uint32_t source_qpn = 0;
     std::uint32_t target_qpn = 0;
     std::uint32_t psn = 0;

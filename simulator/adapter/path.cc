@@ -37,12 +37,15 @@ bool QueuePair::uses(unsigned port_number) const {
 
 // false: no port has the address, so that the packet goes nowhere.
 bool QueuePair::address_packet(PacketHeader& header, const ibv_ah_attr& path,
-                               std::uint8_t port_index, std::uint16_t pkey_index) const {
+                               const EthernetPath& ethernet, std::uint8_t port_index,
+                               std::uint16_t pkey_index) const {
     const PortDescription& from = port(port_index);
     header.source_port = static_cast<std::uint16_t>(from.number);
     header.pkey = from.pkeys[pkey_index < from.pkeys.size() ? pkey_index : 0];
     header.sl = path.sl;
     header.source_qpn = ex.qp_base.qp_num;
+    header.target_mac = ethernet.mac;
+    header.udp_port = ethernet.udp_port;
     const PortDescription* to = nullptr;
     if (path.is_global) {
         Gid target;
@@ -73,7 +76,7 @@ bool QueuePair::transmit(PacketHeader& header, const std::uint8_t* payload) {
     if (attributes.path_mig_state == IBV_MIG_MIGRATED) {
         header.flags |= kMigrated;
     }
-    return !address_packet(header, attributes.ah_attr, attributes.port_num,
+    return !address_packet(header, attributes.ah_attr, ethernet_, attributes.port_num,
                            attributes.pkey_index) ||
            engine_.transmit(header, payload);
 }

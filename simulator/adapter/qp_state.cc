@@ -74,7 +74,7 @@ QueuePair::QueuePair(Engine& engine, ibv_pd* pd, const ibv_qp_init_attr& wanted,
     reset();
 }
 
-int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
+int QueuePair::modify(const ibv_qp_attr& wanted, int mask, const EthernetPath& ethernet) {
     const ibv_qp_state from = state();
     const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? wanted.qp_state : from;
     if ((mask & IBV_QP_CUR_STATE) != 0 && wanted.cur_qp_state != from) {
@@ -87,6 +87,9 @@ int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
         return error;
     }
     take_values(wanted, mask);
+    if ((mask & IBV_QP_AV) != 0) {
+        ethernet_ = ethernet;
+    }
     enter(from, to, mask);
     return 0;
 }
@@ -113,6 +116,26 @@ int QueuePair::check_move(const ibv_qp_attr&, int mask, ibv_qp_state from, ibv_q
     return EINVAL;
 }
 
+bool QueuePair::mtu_is_allowed(ibv_mtu wanted, const PortDescription& at) const {
+    if (wanted < IBV_MTU_256 || wanted > IBV_MTU_4096) {
+        return false;
+    }
+    const unsigned bytes = 128U << wanted;
+    switch (static_cast<MtuCheck>(rule(Rule::mtu_check))) {
+    case MtuCheck::port: return bytes <= at.max_mtu;
+    case MtuCheck::active: return bytes <= at.active_mtu;
+    case MtuCheck::range:
+    case MtuCheck::lesser: break;
+    }
+    return true;
+}
+
+unsigned QueuePair::mtu() const {
+    const unsigned bytes = 128U << attributes.path_mtu;
+    const bool lesser = static_cast<MtuCheck>(rule(Rule::mtu_check)) == MtuCheck::lesser;
+    return lesser ? std::min(bytes, port(attributes.port_num).active_mtu) : bytes;
+}
+
 int QueuePair::check_values(const ibv_qp_attr& wanted, int mask) const {
     const DeviceDescription& device = *context().device->description;
     const std::uint8_t port_index =
@@ -123,9 +146,7 @@ int QueuePair::check_values(const ibv_qp_attr& wanted, int mask) const {
     if ((mask & IBV_QP_PKEY_INDEX) != 0 && wanted.pkey_index >= port(port_index).pkeys.size()) {
         return EINVAL;
     }
-    if ((mask & IBV_QP_PATH_MTU) != 0 &&
-        (wanted.path_mtu < IBV_MTU_256 || wanted.path_mtu > IBV_MTU_4096 ||
-         (128U << wanted.path_mtu) > port(port_index).active_mtu)) {
+    if ((mask & IBV_QP_PATH_MTU) != 0 && !mtu_is_allowed(wanted.path_mtu, port(port_index))) {
         return EINVAL;
     }
     if ((mask & IBV_QP_AV) != 0 && port(port_index).ethernet && !wanted.ah_attr.is_global) {
@@ -133,10 +154,15 @@ int QueuePair::check_values(const ibv_qp_attr& wanted, int mask) const {
     }
     if ((mask & IBV_QP_AV) != 0 && wanted.ah_attr.is_global &&
         wanted.ah_attr.grh.sgid_index >= port(port_index).gids.size()) {
+        return wanted.ah_attr.grh.sgid_index < port(port_index).gid_entries ? ENODATA : EINVAL;
+    }
+    if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 &&
+         wanted.max_rd_atomic > device.rule(Rule::max_init_reads)) ||
+        ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 &&
+         wanted.max_dest_rd_atomic > device.rule(Rule::max_reads))) {
         return EINVAL;
     }
-    if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && wanted.max_rd_atomic > device.max_reads) ||
-        ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && wanted.max_dest_rd_atomic > device.max_reads)) {
+    if ((mask & IBV_QP_ALT_PATH) != 0 && port(port_index).ethernet) {
         return EINVAL;
     }
     if ((mask & IBV_QP_ALT_PATH) != 0 &&
@@ -274,7 +300,9 @@ void QueuePair::flush() {
     }
     if (init.srq != nullptr && !last_reached_) {
         last_reached_ = true;
-        raise(IBV_EVENT_QP_LAST_WQE_REACHED);
+        if (rule(Rule::last_wqe) != 0) {
+            raise(IBV_EVENT_QP_LAST_WQE_REACHED);
+        }
     }
 }
 

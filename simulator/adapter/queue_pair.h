@@ -25,6 +25,7 @@ class Engine;
 // Destination of a request of a DC initiator.
 struct DynamicAddress {
     ibv_ah_attr path{};
+    EthernetPath ethernet;
     std::uint32_t target = 0;
     std::uint64_t key = 0;
 };
@@ -42,6 +43,7 @@ struct SendWork {
     std::vector<ibv_sge> places;
     std::vector<std::uint8_t> data; // of an inline request
     ibv_ah_attr address{};          // of a datagram
+    EthernetPath ethernet;          // likewise
     DynamicAddress dynamic;         // of an initiator's request
     std::uint64_t length = 0;
     std::uint64_t received = 0; // bytes of a read
@@ -124,7 +126,8 @@ public:
     ibv_qp_state state() const { return attributes.qp_state; }
 
     // Calls of the program. Result: 0 or an error number.
-    int modify(const ibv_qp_attr& wanted, int mask);
+    // `ethernet`: of the path, if the mask has one.
+    int modify(const ibv_qp_attr& wanted, int mask, const EthernetPath& ethernet = {});
     void query(ibv_qp_attr& result, ibv_qp_init_attr& init_result) const;
     // `to`: of an initiator's request, else null.
     int post_send(const ibv_send_wr& request, const DynamicAddress* to = nullptr);
@@ -160,17 +163,21 @@ public:
 private:
     Context& context() const { return *of(ex.qp_base.context); }
     bool reliable() const { return init.qp_type == IBV_QPT_RC; }
-    unsigned mtu() const { return 128U << attributes.path_mtu; }
+    std::int64_t rule(Rule which) const { return context().device->description->rule(which); }
+    unsigned mtu() const;
 
     // qp_state.cc
     int check_move(const ibv_qp_attr& wanted, int mask, ibv_qp_state from, ibv_qp_state to) const;
     int check_values(const ibv_qp_attr& wanted, int mask) const;
+    bool mtu_is_allowed(ibv_mtu wanted, const PortDescription& at) const;
     void take_values(const ibv_qp_attr& wanted, int mask);
     void enter(ibv_qp_state from, ibv_qp_state to, int mask);
     void reset();
     void flush();
 
     // requester.cc
+    bool may_post() const;
+    int check_request(const ibv_send_wr& request) const;
     bool send_next();
     void number(SendWork& work);
     bool may_send(const SendWork& work) const;
@@ -223,8 +230,8 @@ private:
     void handle_datagram(const PacketHeader& packet, const std::uint8_t* payload);
 
     // path.cc
-    bool address_packet(PacketHeader& header, const ibv_ah_attr& path, std::uint8_t port_index,
-                        std::uint16_t pkey_index) const;
+    bool address_packet(PacketHeader& header, const ibv_ah_attr& path, const EthernetPath& ethernet,
+                        std::uint8_t port_index, std::uint16_t pkey_index) const;
     bool transmit(PacketHeader& header, const std::uint8_t* payload);
     bool accepts(const PacketHeader& packet) const;
     void follow_migration(const PacketHeader& packet);
@@ -232,6 +239,7 @@ private:
     bool migrate();
 
     Engine& engine_;
+    EthernetPath ethernet_; // of the path
     Requester requester;
     Responder responder;
     std::deque<ReceiveWork> receives_;

@@ -44,17 +44,52 @@ bool known(ibv_wr_opcode opcode, bool reliable) {
 
 } // namespace
 
+bool QueuePair::may_post() const {
+    if (state() == IBV_QPS_INIT || state() == IBV_QPS_RTR) {
+        return rule(Rule::post_before_rts) != 0;
+    }
+    return state() != IBV_QPS_RESET;
+}
+
+// Checks what a driver looks at when a request is posted.
+int QueuePair::check_request(const ibv_send_wr& request) const {
+    const bool reads = request.opcode == IBV_WR_RDMA_READ;
+    const bool atomic = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+                        request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    if ((atomic && rule(Rule::atomics) == 0) ||
+        (reads && request.num_sge > rule(Rule::max_sge_rd))) {
+        return EINVAL;
+    }
+    if (rule(Rule::keys_at_post) == 0) {
+        return 0;
+    }
+    for (int index = 0; index < request.num_sge; ++index) {
+        const ibv_sge& place = request.sg_list[index];
+        if (place.length != 0 &&
+            engine_.memory(place.lkey, ex.qp_base.pd, place.addr, place.length,
+                           reads || atomic ? IBV_ACCESS_LOCAL_WRITE : 0) == nullptr) {
+            return EINVAL;
+        }
+    }
+    return 0;
+}
+
 int QueuePair::post_send(const ibv_send_wr& request, const DynamicAddress* to) {
-    if (state() == IBV_QPS_RESET || state() == IBV_QPS_INIT || state() == IBV_QPS_RTR ||
-        !known(request.opcode, reliable()) || request.num_sge < 0 ||
+    if (!may_post() || !known(request.opcode, reliable()) || request.num_sge < 0 ||
         static_cast<unsigned>(request.num_sge) > init.cap.max_send_sge) {
         return EINVAL;
     }
     if (taken_ >= init.cap.max_send_wr) {
         return ENOMEM;
     }
+    if (const int error = check_request(request); error != 0) {
+        return error;
+    }
     SendWork work;
     work.request = request;
+    if (rule(Rule::inline_ignored) != 0) {
+        work.request.send_flags &= ~static_cast<unsigned>(IBV_SEND_INLINE);
+    }
     work.places.assign(request.sg_list, request.sg_list + request.num_sge);
     work.length = total(work.places);
     work.signaled = init.sq_sig_all != 0 || (request.send_flags & IBV_SEND_SIGNALED) != 0;
@@ -69,8 +104,9 @@ int QueuePair::post_send(const ibv_send_wr& request, const DynamicAddress* to) {
             return EINVAL;
         }
         work.address = of(request.wr.ud.ah)->attributes;
+        work.ethernet = of(request.wr.ud.ah)->ethernet;
     }
-    if ((request.send_flags & IBV_SEND_INLINE) != 0) {
+    if ((work.request.send_flags & IBV_SEND_INLINE) != 0) {
         if (work.length > init.cap.max_inline_data || work.reads()) {
             return EINVAL;
         }
@@ -126,6 +162,12 @@ bool QueuePair::send_next() {
         return false;
     }
     if (dynamic == Dynamic::initiator && !follow(work)) {
+        return false;
+    }
+    if (work.length > static_cast<std::uint64_t>(rule(Rule::max_message))) {
+        if (requester.index == 0) {
+            fail(IBV_WC_LOC_LEN_ERR);
+        }
         return false;
     }
     number(work);
@@ -270,12 +312,16 @@ void QueuePair::complete(ibv_wc_status status) {
     } else {
         requester.packet = 0;
     }
-    if (told) {
-        hca::complete(*of(init.send_cq), Completion{wc, 0, this, requester.unreleased + 1}, false);
-        requester.unreleased = 0;
-    } else {
-        ++requester.unreleased;
+    ++requester.unreleased;
+    const bool at_once = rule(Rule::places_free) != 0;
+    if (at_once) {
+        release(requester.unreleased);
     }
+    if (told) {
+        hca::complete(*of(init.send_cq),
+                      Completion{wc, 0, this, at_once ? 0 : requester.unreleased}, false);
+    }
+    requester.unreleased = told || at_once ? 0 : requester.unreleased;
 }
 
 // Everything up to this number has arrived. A read that it passes over has lost its answer.

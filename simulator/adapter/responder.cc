@@ -100,7 +100,7 @@ void QueuePair::handle(const PacketHeader& packet, const std::uint8_t* payload) 
 }
 
 void QueuePair::handle_request(const PacketHeader& packet, const std::uint8_t* payload) {
-    if (state() == IBV_QPS_RTR && !established_) {
+    if (state() == IBV_QPS_RTR && !established_ && rule(Rule::comm_est) != 0) {
         established_ = true;
         raise(IBV_EVENT_COMM_EST);
     }

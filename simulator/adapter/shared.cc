@@ -20,7 +20,7 @@
 namespace adaptib::hca {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x41484304;
+constexpr std::uint32_t kMagic = 0x41484306;
 
 [[noreturn]] void fail(const std::string& what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -102,6 +102,11 @@ unsigned Shared::join(unsigned host) {
             mine.host = host;
             mine.head.store(mine.tail.load());
             mine.sleeping = 0;
+            for (ObjectCounts& device : mine.objects) {
+                for (auto& count : device) {
+                    count = 0;
+                }
+            }
             mine.pid = getpid();
             pthread_mutex_unlock(&mine.senders);
         } else {
@@ -113,6 +118,15 @@ unsigned Shared::join(unsigned host) {
 }
 
 void Shared::leave(unsigned process) { inbox(process).pid = 0; }
+
+std::uint64_t Shared::all_objects(unsigned device, Object kind) {
+    std::uint64_t sum = 0;
+    for (unsigned process = 1; process < kProcesses; ++process) {
+        const std::uint32_t count = objects(process, device, kind).load();
+        sum += count != 0 && alive(inbox(process).pid.load()) ? count : 0;
+    }
+    return sum;
+}
 
 bool Shared::send(unsigned process, const PacketHeader& header, const std::uint8_t* payload) {
     Inbox& target = inbox(process);

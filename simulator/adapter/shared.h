@@ -33,6 +33,11 @@ struct Slot {
     std::array<std::uint8_t, kMaxMtu> payload;
 };
 
+// Kinds of objects that devices count.
+enum class Object : std::uint8_t { qp, cq, pd, mr, ah, srq };
+inline constexpr std::size_t kObjectKinds = 6;
+using ObjectCounts = std::array<std::atomic<std::uint32_t>, kObjectKinds>;
+
 struct Inbox {
     pthread_mutex_t senders;
     std::atomic<std::int32_t> pid;
@@ -41,15 +46,23 @@ struct Inbox {
     std::atomic<std::uint32_t> tail;
     std::atomic<std::uint32_t> sleeping; // the receiver waits on doorbell
     std::atomic<std::uint32_t> doorbell;
+    std::array<ObjectCounts, kPorts> objects; // of the process, by number of the device
     std::array<Slot, kInboxSlots> slots;
 };
 
 // Faults and changes of a port, as `control` sets them.
 struct PortState {
     std::atomic<std::uint8_t> down;
-    std::atomic<std::uint8_t> silent; // its device does nothing any more, and says nothing
-    std::atomic<std::uint32_t> loss;  // packets of a million that vanish on arrival
-    std::atomic<std::uint16_t> lid;   // that the subnet manager gave it; 0: the topology file's
+    std::atomic<std::uint8_t> silent;     // its device does nothing any more, and says nothing
+    std::atomic<std::uint32_t> loss;      // packets of a million that vanish on arrival
+    std::atomic<std::uint16_t> lid;       // that the subnet manager gave it; 0: the topology file's
+    std::atomic<std::uint32_t> mac;       // number of its present MAC address, over Ethernet
+    std::atomic<std::uint8_t> silent_arp; // it answers no ARP
+    std::atomic<std::uint32_t> arp_lost;  // so many of the next ARP exchanges with it fail
+    // Of a million UDP source ports: packets from these do not reach it.
+    std::atomic<std::uint32_t> lost_flows;
+    // Of a device's first port: how often the device was removed and came back. Odd: it is away.
+    std::atomic<std::uint32_t> removals;
     // Microseconds by which a packet to each of the port's LIDs is late at most; 0: it is in time.
     std::array<std::atomic<std::uint32_t>, kPortPaths> delay;
 };
@@ -87,6 +100,12 @@ public:
     // Takes a free inbox for this process; 0 if all are taken.
     unsigned join(unsigned host);
     void leave(unsigned process);
+    // Objects of a kind that a process has on a device.
+    std::atomic<std::uint32_t>& objects(unsigned process, unsigned device, Object kind) {
+        return inbox(process).objects[device][static_cast<std::size_t>(kind)];
+    }
+    // Those of all processes that are alive.
+    std::uint64_t all_objects(unsigned device, Object kind);
 
     // Puts a packet into a process's inbox. false: no room now.
     bool send(unsigned process, const PacketHeader& header, const std::uint8_t* payload);

@@ -39,6 +39,7 @@ public:
                 complete(port);
                 check_lids(port);
                 check_gids(port);
+                fill_tables(device, port);
                 topology_.ports.push_back(&port);
             }
         }
@@ -87,6 +88,25 @@ private:
                 fail(port, "a GID is given twice");
             }
         }
+    }
+
+    // The tables as the device's driver has them.
+    static void fill_tables(const DeviceDescription& device, PortDescription& port) {
+        const auto pkeys = static_cast<std::size_t>(device.rule(Rule::pkey_table));
+        if (!port.ethernet && port.pkeys.size() < pkeys) {
+            port.pkeys.resize(pkeys);
+        }
+        port.first_version.assign(port.gids.size(), false);
+        if (port.ethernet && device.rule(Rule::gid_twice) != 0) {
+            for (std::size_t gid = 0; gid < port.gids.size(); gid += 2) {
+                const auto at = static_cast<std::ptrdiff_t>(gid);
+                port.gids.insert(port.gids.begin() + at, Gid(port.gids[gid]));
+                port.vlans.insert(port.vlans.begin() + at, std::uint16_t{port.vlans[gid]});
+                port.first_version.insert(port.first_version.begin() + at, true);
+            }
+        }
+        port.gid_entries = std::max(static_cast<unsigned>(device.rule(Rule::gid_table)),
+                                    static_cast<unsigned>(port.gids.size()));
     }
 
     static Gid link_local(std::uint64_t guid) {
@@ -142,8 +162,14 @@ private:
             });
         } else if (kind == "device" && !topology_.hosts.empty() && words >> name) {
             add_device(name);
-            settings(words, [this](const std::string& key, const std::string& value) {
-                device_setting(topology_.devices.back(), key, value);
+            bool first = true;
+            settings(words, [&](const std::string& key, const std::string& value) {
+                if (key == "driver") {
+                    set_driver(topology_.devices.back(), value, first);
+                } else {
+                    device_setting(topology_.devices.back(), key, value);
+                }
+                first = false;
             });
         } else if (kind == "port" && device_known()) {
             add_port();
@@ -290,22 +316,19 @@ private:
         return static_cast<unsigned>(value);
     }
 
+    // Before other settings, which change single values.
+    void set_driver(DeviceDescription& device, const std::string& name, bool first) const {
+        Driver driver{};
+        if (!first || !find_driver(name, driver)) {
+            fail(first ? "there are no rules of a driver " + name : "driver= comes first");
+        }
+        device.rules = rules_of(driver);
+    }
+
     void device_setting(DeviceDescription& device, const std::string& key,
                         const std::string& value) const {
-        if (key == "max_sge")
-            device.max_sge = limit(value, 1);
-        else if (key == "max_inline")
-            device.max_inline = number(value, kLimit);
-        else if (key == "max_reads")
-            device.max_reads = limit(value, 0);
-        else if (key == "max_qp")
-            device.max_qp = limit(value, 1);
-        else if (key == "max_qp_wr")
-            device.max_qp_wr = limit(value, 1);
-        else if (key == "max_cqe")
-            device.max_cqe = limit(value, 1);
-        else if (key == "max_srq")
-            device.max_srq = limit(value, 0);
+        if (Rule rule{}; find_rule(key, rule))
+            set_rule(device, rule, value);
         else if (key == "dc")
             device.dc = number(value, 1) != 0;
         else if (key == "dc_initiators")
@@ -326,10 +349,19 @@ private:
             fail("no setting of a device: " + key);
     }
 
-    static constexpr unsigned kLimit = 1U << 24;
-    int limit(const std::string& value, unsigned least) const {
-        return static_cast<int>(number(value, kLimit, least));
+    void set_rule(DeviceDescription& device, Rule rule, const std::string& value) const {
+        const bool needed = rule == Rule::max_sge || rule == Rule::max_qp ||
+                            rule == Rule::max_qp_wr || rule == Rule::max_cqe;
+        const auto set = [&](Rule which) {
+            device.rules[static_cast<std::size_t>(which)] = number(value, kLimit, needed ? 1 : 0);
+        };
+        set(rule);
+        if (rule == Rule::max_reads) { // of both ends
+            set(Rule::max_init_reads);
+        }
     }
+
+    static constexpr unsigned kLimit = 1U << 24;
 
     void port_setting(PortDescription& port, const std::string& key, const std::string& value) {
         if (key == "link" && (value == "infiniband" || value == "ethernet")) {

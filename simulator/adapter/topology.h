@@ -6,15 +6,18 @@
 // Errors: TopologyError with file, line and reason. What no single line shows (an address given
 // twice, a device without a port) names the line of the second port, or of the device.
 // Threads: constant after parse_topology().
-// May touch: the standard library.
+// May touch: driver_rules.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "driver_rules.h"
 
 namespace adaptib::hca {
 
@@ -43,6 +46,8 @@ struct PortDescription {
     std::vector<std::uint16_t> pkeys;
     std::vector<Gid> gids;
     std::vector<std::uint16_t> vlans; // of the gids; 0: none
+    std::vector<bool> first_version;  // of the gids: RoCE v1
+    unsigned gid_entries = 0;         // of the table; behind the gids they are empty
 
     // Number of a GID in the port's table; -1 if it has none.
     int gid_index(const Gid& gid) const;
@@ -53,13 +58,7 @@ struct DeviceDescription {
     unsigned host = 0;
     unsigned line = 0; // of the file
     std::uint64_t guid = 0;
-    int max_sge = 30;
-    unsigned max_inline = 256;
-    int max_reads = 16; // outstanding, of a queue pair
-    int max_qp = 8000;
-    int max_qp_wr = 16384;
-    int max_cqe = 262144;
-    int max_srq = 1024;         // 0: none
+    RuleValues rules = rules_of(Driver::none);
     bool dc = false;            // libmlx5 says that it drives the device
     unsigned dc_initiators = 0; // that a DC target serves at a time; 0: any number
     bool split_atomics = false; // atomics are not atomic with the processor
@@ -70,6 +69,10 @@ struct DeviceDescription {
     bool relaxed_order = false;    // writes to regions that allow it are placed in any order
     unsigned scrambled_writes = 0; // number of the packet of a write that is placed last; 0: none
     std::vector<PortDescription> ports;
+
+    std::int64_t rule(Rule which) const { return rules[static_cast<std::size_t>(which)]; }
+    // A limit of a structure of libibverbs.
+    int limit(Rule which) const { return static_cast<int>(std::min(rule(which), kAny)); }
 };
 
 struct LinkDescription {

@@ -31,10 +31,10 @@ hca_environment() {
     export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
 }
 
-# hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose InfiniBand devices
-# and ports have these settings, and prints its name
+# hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose devices and
+# InfiniBand ports have these settings, and prints its name
 hca_topology() {
-    sed "s/device v.*/& $2/; s/port lid.*/& ${3:-}/" "$top/test/hca/hosts.topology" \
+    sed "s/device [vr].*/& $2/; s/port lid.*/& ${3:-}/" "$top/test/hca/hosts.topology" \
         >"$logs/hca-$1.topology"
     printf '%s\n' "$logs/hca-$1.topology"
 }
@@ -53,12 +53,14 @@ hca_pair() {
 }
 
 hca_btl='--mca pml ob1 --mca btl adaptib,self'
+hca_roce='-x ADAPTIB_HCA_HOST=e,f@OMPI_COMM_WORLD_RANK'
 hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_adaptib_striping_policy'
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|what happens
-# meanwhile (hca_flap, hca_vanish, hca_new_lid or hca_events, with its arguments)|arguments of mpirun,
-# which choose the transport if they have "--mca pml "|program; none: random_traffic 1 200
+# meanwhile (hca_flap, hca_remove, hca_vanish, hca_new_lid or hca_events, with its
+# arguments)|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
+# random_traffic 1 200
 hca_faults=(
     'scrambled|in_order=0 scrambled_writes=1||0||'
     'scrambled_1024|in_order=0 scrambled_writes=2|active_mtu=1024|0||'
@@ -71,6 +73,26 @@ hca_faults=(
     "scrambled_order_btl|scrambled_order=1||0||$hca_btl"
     'scrambled_order_2|scrambled_order=2||0||'
     "scrambled_order_2_btl|scrambled_order=2||0||$hca_btl"
+    # Devices as real drivers have them
+    'driver_mlx5|driver=mlx5||0||'
+    'driver_mlx4|driver=mlx4||0||'
+    'driver_hfi1|driver=hfi1||0||'
+    "driver_hfi1_btl|driver=hfi1||0||$hca_btl"
+    'driver_hfi1_one_way|driver=hfi1||0|||one_way 20000 100'
+    'driver_hfi1_loss|driver=hfi1||1000||'
+    'driver_qib|driver=qib||0||'
+    'driver_strict|driver=strict||0||'
+    "driver_strict_btl|driver=strict||0||$hca_btl"
+    "driver_bnxt_re|driver=bnxt_re||0||$hca_roce"
+    "driver_irdma|driver=irdma||0||$hca_roce"
+    "driver_rxe|driver=rxe||0||$hca_roce"
+    "driver_hns|driver=hns||0||$hca_roce"
+    # A device is taken away and comes back
+    'removed_mlx5|driver=mlx5||0|remove b/v0:1||'
+    'removed_hfi1|driver=hfi1||0|remove b/v0:1||random_traffic 1 400'
+    # Fewer queue pairs than peers, and the error of a control group
+    'few_queue_pairs|max_qp=7||0||'
+    'few_queue_pairs_eagain|max_qp=7 full_error=11||0||'
     # Regions whose writes may be placed in any order: adaptib registers none so
     'relaxed_order|relaxed_order=1||0||'
     'scrambled_order_loss|scrambled_order=1 in_order=0 scrambled_writes=2||1000||'
@@ -144,6 +166,35 @@ hca_fault() {
     fi
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
+}
+
+# Drivers of devices that adaptib can use; it runs the conformance suite over each
+hca_drivers=(mlx5 mlx4 hfi1 qib bnxt_re irdma rxe hns strict)
+
+# hca_conformance DRIVER: the conformance suite over devices of a driver
+hca_conformance() {
+    local host=a status # with InfiniBand ports
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-conformance
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology conformance "driver=$1") || return
+    case $1 in bnxt_re|irdma|rxe|hns) host=e ;; esac
+    ADAPTIB_HCA_HOST=$host LD_LIBRARY_PATH=$hca_library timeout 300 \
+        "$build_root/release/test/adaptib_conformance_verbs" --gtest_brief=1
+    status=$?
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    return "$status"
+}
+
+# hca_unused_drivers: adaptib_info says why devices of the other drivers are not used
+hca_unused_drivers() {
+    local driver
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-unused
+    for driver in siw efa; do
+        ADAPTIB_HCA_TOPOLOGY=$(hca_topology unused "driver=$driver") || return
+        ADAPTIB_HCA_HOST=e LD_LIBRARY_PATH=$hca_library \
+            "$build_root/release/components/adaptib_info" |
+            grep 'device r0: r0 speaks neither InfiniBand nor RoCE' || return
+        rm -f "$ADAPTIB_HCA_FABRIC"
+    done
 }
 
 # Faulty devices that adaptib_selftest has to find and name: name|checks that run (none: all)|device
@@ -402,6 +453,12 @@ hca_flap() {
     for count in {1..8}; do
         "$1" "$2" down && echo down >&3 && sleep 0.7 && "$1" "$2" up && sleep 0.5 || return
     done
+}
+
+# hca_remove CONTROL PORT: the port's device is removed, and comes back
+hca_remove() {
+    sleep 0.8 # until the job runs
+    "$1" "$2" remove && echo removed >&3 && sleep 2 && "$1" "$2" return
 }
 
 # hca_vanish CONTROL PORT: packets to the port's first LID vanish now and then

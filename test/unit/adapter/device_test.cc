@@ -49,9 +49,49 @@ host a
         port lid=32 pkeys=0x8001
     device v7 relaxed_order=1
         port lid=36 pkeys=0x8001
+    device r0
+        port link=ethernet gid=10.0.0.1 gid=10.1.0.1%5
+    device mlx5 driver=mlx5
+        port lid=64
+    device mlx5e driver=mlx5
+        port link=ethernet gid=10.0.1.1 active_mtu=1024
+    device mlx4 driver=mlx4
+        port lid=65
+    device hfi1 driver=hfi1
+        port lid=66 active_mtu=2048
+    device qib driver=qib
+        port lid=67
+    device bnxt_re driver=bnxt_re
+        port link=ethernet gid=10.0.1.2 active_mtu=1024
+    device irdma driver=irdma
+        port link=ethernet gid=10.0.1.3
+    device rxe driver=rxe max_message=65536
+        port link=ethernet gid=10.0.1.4 active_mtu=1024 mtu=2048
+    device siw driver=siw
+        port link=ethernet gid=10.0.1.5
+    device efa driver=efa
+        port link=ethernet gid=10.0.1.6
+    device hns driver=hns
+        port link=ethernet gid=10.0.1.7
+    device strict driver=strict
+        port lid=68
+    device full_mlx5 driver=mlx5 max_qp=2 max_cq=2 max_pd=2 max_mr=2 max_ah=2 max_srq=2
+        port lid=69
+    device full_rxe driver=rxe max_qp=2 max_cq=2 max_pd=2 max_mr=2 max_ah=2 max_srq=2
+        port lid=70
+    device full_strict driver=strict max_qp=2 max_cq=2 max_pd=2 max_mr=2 max_ah=2 max_srq=2
+        port lid=71
+    device group driver=mlx5 cgroup_objects=4
+        port lid=72
+    device taken driver=mlx5
+        port lid=73
+    device taken_qib driver=qib
+        port lid=74
 host b
     device v0
         port lid=20
+    device r0
+        port link=ethernet gid=10.0.0.2
 )");
         fabric_ = file_->path() + ".fabric";
         setenv("ADAPTIB_HCA_TOPOLOGY", file_->path().c_str(), 1);

@@ -15,11 +15,10 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 namespace adaptib::hca {
-
-constexpr std::uint16_t kLids[] = {4, 8, 12, 16, 24, 28, 32, 36}; // of v0 to v7
 
 template <typename Object, auto destroy> struct Destroy {
     void operator()(Object* object) const { EXPECT_EQ(destroy(object), 0); }
@@ -31,19 +30,35 @@ using Qp = Owned<ibv_qp, ibv_destroy_qp>;
 using Srq = Owned<ibv_srq, ibv_destroy_srq>;
 using Mr = Owned<ibv_mr, ibv_dereg_mr>;
 
+// Lowest LID of the device's first port.
+inline std::uint16_t lid_of(ibv_context* context) {
+    ibv_port_attr port{};
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    return port.lid;
+}
+
+// Number of a device on the host; -1: there is none of that name.
+inline int number_of(const std::string& name) {
+    int count = 0;
+    ibv_device** const list = ibv_get_device_list(&count);
+    int found = -1;
+    for (int device = 0; device < count; ++device) {
+        found = name == ibv_get_device_name(list[device]) ? device : found;
+    }
+    ibv_free_device_list(list);
+    return found;
+}
+
 // An open device, by its number on the host.
 class Opened {
 public:
-    explicit Opened(int device) : lid(kLids[device]) {
-        int count = 0;
-        ibv_device** const list = ibv_get_device_list(&count);
-        EXPECT_EQ(count, static_cast<int>(std::size(kLids))) << "those of this host";
-        context.reset(ibv_open_device(list[device]));
-        ibv_free_device_list(list);
+    explicit Opened(int device) : context(open(device)), lid(lid_of(context.get())) {
         pd.reset(ibv_alloc_pd(context.get()));
         cq.reset(ibv_create_cq(context.get(), 50, nullptr, nullptr, 0));
         EXPECT_NE(cq, nullptr);
     }
+
+    explicit Opened(const std::string& name) : Opened(number_of(name)) {}
 
     ibv_qp_init_attr usual() const {
         ibv_qp_init_attr init{};
@@ -69,10 +84,20 @@ public:
                              access | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
     }
 
-    const std::uint16_t lid;
     Owned<ibv_context, ibv_close_device> context;
+    const std::uint16_t lid;
     Owned<ibv_pd, ibv_dealloc_pd> pd;
     Cq cq;
+
+private:
+    static ibv_context* open(int device) {
+        int count = 0;
+        ibv_device** const list = ibv_get_device_list(&count);
+        EXPECT_TRUE(device >= 0 && device < count) << "devices of this host";
+        ibv_context* const opened = ibv_open_device(list[device]);
+        ibv_free_device_list(list);
+        return opened;
+    }
 };
 
 constexpr std::chrono::milliseconds kLong{20000}; // for what has to come

@@ -15,7 +15,8 @@ namespace adaptib::hca {
 class TextTopology {
 public:
     explicit TextTopology(const std::string& text)
-        : path_(::testing::TempDir() + "adaptib_hosts." + std::to_string(::getpid())) {
+        : path_(::testing::TempDir() + "adaptib_hosts." + std::to_string(::getpid()) + "." +
+                std::to_string(made_++)) {
         std::FILE* const file = std::fopen(path_.c_str(), "w");
         if (file == nullptr) {
             ADD_FAILURE() << path_ << " cannot be written";
@@ -31,6 +32,7 @@ public:
     const std::string& path() const { return path_; }
 
 private:
+    static inline int made_ = 0;
     const std::string path_;
 };
 

@@ -59,12 +59,12 @@ TEST(AdapterTopology, HostsAndDevices) {
 TEST(AdapterTopology, SettingsOfADevice) {
     const Topology topology = parsed(kHosts);
     const DeviceDescription& set = topology.devices[0];
-    EXPECT_EQ(set.max_inline, 64u);
-    EXPECT_EQ(set.max_srq, 0);
+    EXPECT_EQ(set.rule(Rule::max_inline), 64);
+    EXPECT_EQ(set.rule(Rule::max_srq), 0);
     EXPECT_FALSE(set.data_in_order);
     EXPECT_EQ(set.scrambled_writes, 1u);
     const DeviceDescription& usual = topology.devices[1];
-    EXPECT_EQ(usual.max_inline, 256u);
+    EXPECT_EQ(usual.rule(Rule::max_inline), 256);
     EXPECT_TRUE(usual.data_in_order);
     EXPECT_EQ(usual.scrambled_writes, 0u);
 }

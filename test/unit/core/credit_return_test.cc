@@ -164,6 +164,30 @@ TEST_F(CreditReturnTest, AQueuePairThatTakesNoMoreIsReplaced) {
     connections_.repairs().leave(*peer_);
 }
 
+// A device may refuse inline data that it has offered.
+TEST_F(CreditReturnTest, RefusedInlineTheCountGoesFromMemory) {
+    world_.first.offer_inline(8);
+    world_.second.offer_inline(8);
+    qp().takes_inline = false;
+    consume(40);
+    credit_.return_credit(*peer_);
+    ASSERT_EQ(qp().taken.size(), 1u);
+    EXPECT_EQ(qp().taken.front().flags & kInline, 0u);
+    EXPECT_EQ(qp().gathers.front().address, peer_->in.ring_layout().told());
+    EXPECT_EQ(posted_count(), peer_->in.ring->consumed());
+    EXPECT_FALSE(peer_->in.ring->credit_due());
+}
+
+TEST_F(CreditReturnTest, ARefusedCountBreaksTheConnection) {
+    qp().answer = Status::error(Reason::bad_argument);
+    peer_->session.repairable = true;
+    consume(40);
+    credit_.return_credit(*peer_);
+    EXPECT_TRUE(peer_->in.ring->credit_due());
+    EXPECT_TRUE(peer_->interruption.repair.wanted) << "else the peer waits for ever";
+    connections_.repairs().leave(*peer_);
+}
+
 TEST_F(CreditReturnTest, AQueuePairThatFailsBeforeTheConfirmationIsReplacedAfterIt) {
     qp().answer = Status::error(Reason::bad_state);
     peer_->session.state = ConnectState::answered;
@@ -185,7 +209,8 @@ TEST_F(CreditReturnTest, WithoutRepairsThePeerIsLost) {
     credit_.return_credit(*peer_);
     connections_.handle_events();
     EXPECT_FALSE(peer_->interruption.repair.wanted);
-    EXPECT_EQ(connect_events_.log, "20 failed: credit could not be returned; ");
+    EXPECT_EQ(connect_events_.log, "20 failed: credit could not be returned: " +
+                                       std::string(reason_text(Reason::bad_state)) + "; ");
 }
 
 TEST_F(CreditReturnTest, CreditWaitsWhileAnotherQueuePairIsToCarryIt) {

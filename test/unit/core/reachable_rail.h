@@ -19,6 +19,8 @@ public:
         info_.link_layer = link;
     }
 
+    void offer_inline(Bytes most) { info_.inline_bytes = most; }
+
     Status obstacle = kOk; // error of creating a handle
     std::size_t tries = 0; // handles asked for
     std::vector<Reason> refused;

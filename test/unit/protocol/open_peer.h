@@ -23,6 +23,7 @@ public:
 
     std::size_t room = 8;
     Status answer = kOk; // if there is room
+    bool takes_inline = true;
     std::deque<SendWork> taken;
     std::deque<Gather> gathers; // of `taken`
 
@@ -32,6 +33,9 @@ private:
     Status post_send_impl(const SendWork& work) override {
         if (taken.size() == room) {
             return Status::again(Reason::queue_full);
+        }
+        if (!takes_inline && (work.flags & kInline) != 0) {
+            return Status::error(Reason::bad_argument);
         }
         if (answer.ok()) {
             taken.push_back(work);

@@ -14,13 +14,14 @@
 namespace adaptib::test {
 namespace {
 
-// The reason that each error number has to become. Posts with ENOMEM return again:
-// the queue is full.
+// The reason that each error number has to become. Posts with ENOMEM or EAGAIN return
+// again: the queue is full.
 const std::map<int, Reason> kReasons{
     {ENOMEM, Reason::no_memory},    {EINVAL, Reason::bad_argument},
     {EPERM, Reason::no_permission}, {EACCES, Reason::no_permission},
     {EIO, Reason::no_device},       {ENODEV, Reason::no_device},
-    {EBUSY, Reason::internal},      {EOPNOTSUPP, Reason::not_supported},
+    {EBUSY, Reason::no_memory},     {EOPNOTSUPP, Reason::not_supported},
+    {EAGAIN, Reason::no_memory},    {EILSEQ, Reason::internal},
 };
 
 // Calls whose failure is not reported: the fabric finds another way, or nobody is worse off. All
@@ -175,8 +176,11 @@ protected:
         }
         ASSERT_FALSE(outcome_.refusals.empty()) << "nobody was told";
         const Status first = outcome_.refusals.front();
-        if (call.starts_with("post_") && error == ENOMEM) {
+        if (call.starts_with("post_") && (error == ENOMEM || error == EAGAIN)) {
             EXPECT_EQ(first, Status::again(Reason::queue_full));
+        } else if ((call == "post_send" || call == "post_recv") && reason == Reason::no_device) {
+            EXPECT_EQ(first, refusal(Reason::bad_state))
+                << "the queue pair is gone with its device";
         } else {
             EXPECT_EQ(first, refusal(reason));
         }

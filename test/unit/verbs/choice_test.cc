@@ -305,6 +305,14 @@ TEST_F(Choice, LesserDevices) {
     EXPECT_EQ(rail(2).create_srq(1, none), refusal(Reason::not_supported));
 }
 
+// Omni-Path: ibv_create_qp() accepts any max_inline_data and returns 0.
+TEST_F(Choice, InlineIsWhatAQueuePairGets) {
+    lib_.devices = {ib_device("hfi1_0", 1, 1)};
+    lib_.devices[0].no_inline = true;
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(rail(0).info().inline_bytes, 0u);
+}
+
 TEST_F(Choice, NumaNodeComesFromSysfs) {
     char folder[] = "/tmp/adaptib-verbs-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);

@@ -238,15 +238,19 @@ TEST_F(Path, DatagramsTakeTheSmallerMtu) {
 
 TEST_F(Path, ADevicePlacesInOrderIfItSaysSoOrNobodyCanTell) {
     constexpr std::uint32_t kSoftRoce = 0xffffff;
-    for (const auto& [answer, vendor, in_order] : {std::tuple{1, 0x2c9u, true},
-                                                   {0, 0x2c9u, false},
-                                                   {-1, 0x2c9u, true},
-                                                   {0, kSoftRoce, true}}) {
-        lib_.writes_in_order = answer;
-        lib_.devices = {ib_device("mlx5_0", 1, 0)};
-        lib_.devices[0].limits.vendor_id = vendor;
-        ASSERT_EQ(open(), kOk) << error_;
-        EXPECT_EQ(rail().info().places_in_order, in_order) << answer << " " << vendor;
+    for (const bool early : {true, false}) {
+        SCOPED_TRACE(early);
+        lib_.tells_order_early = early;
+        for (const auto& [answer, vendor, in_order] : {std::tuple{1, 0x2c9u, true},
+                                                       {0, 0x2c9u, false},
+                                                       {-1, 0x2c9u, true},
+                                                       {0, kSoftRoce, true}}) {
+            lib_.writes_in_order = answer;
+            lib_.devices = {ib_device("mlx5_0", 1, 0)};
+            lib_.devices[0].limits.vendor_id = vendor;
+            ASSERT_EQ(open(), kOk) << error_;
+            EXPECT_EQ(rail().info().places_in_order, in_order) << answer << " " << vendor;
+        }
     }
 }
 

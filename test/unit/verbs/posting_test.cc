@@ -210,6 +210,16 @@ TEST_F(Posting, Datagrams) {
     EXPECT_EQ(lib_.sent.size(), 1u);
 }
 
+// Drivers that post by a call to the system fail with EIO then, and say nothing of the state.
+TEST_F(Posting, AQueuePairIsGoneWithItsDevice) {
+    open_pair();
+    lib_.fail("post_send", 1, EIO);
+    EXPECT_EQ(pair_->post_send(work(Opcode::write)), refusal(Reason::bad_state));
+    const int calls = lib_.count("post_send");
+    EXPECT_EQ(pair_->post_send(work(Opcode::write)), refusal(Reason::bad_state));
+    EXPECT_EQ(lib_.count("post_send"), calls) << "it is in the error state";
+}
+
 TEST_F(Posting, FullQueuesAndTheirSlots) {
     open_pair();
     for (int i = 0; i < 8; ++i) {

@@ -2,6 +2,7 @@
 // The responder's thread over the stand-in: which objects it makes, which questions it answers, its
 // behavior when calls fail, and its end.
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -249,6 +250,38 @@ TEST_F(Responding, AnotherPartitionIsFollowed) {
     const std::lock_guard lock(lib_.lock());
     EXPECT_EQ(lib_.modified[1].qp_number, qp);
     EXPECT_EQ(lib_.modified[1].attributes.pkey_index, 1);
+}
+
+// After a device's removal poll() returns POLLERR at once, for ever, also while the port's queue
+// pair waits to be begun anew.
+TEST_F(Responding, ARemovedDeviceIsNotWatched) {
+    open_roce();
+    respond();
+    {
+        const std::lock_guard lock(lib_.lock());
+        const std::uint32_t qp = fabric_->responder_qp(0);
+        ibv_wc failed{};
+        failed.wr_id = next_receive(qp).wr_id;
+        failed.status = IBV_WC_WR_FLUSH_ERR;
+        lib_.fail("modify_qp", 1, EIO);
+        lib_.complete_receive(qp, failed);
+        int ends[2] = {-1, -1};
+        ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+        close(ends[0]); // now the other end says POLLERR
+        ASSERT_GE(dup3(ends[1], lib_.channels[0]->fd, O_CLOEXEC), 0);
+        close(ends[1]);
+    }
+    ASSERT_TRUE(wait([&] {
+        const std::lock_guard lock(lib_.lock());
+        return lib_.failed();
+    }));
+    const auto polls = [&] {
+        const std::lock_guard lock(lib_.lock());
+        return lib_.count("poll_cq");
+    };
+    const int before = polls();
+    std::this_thread::sleep_for(200ms);
+    EXPECT_LT(polls() - before, 20);
 }
 
 TEST_F(Responding, ARailThatCannotHaveOneGoesWithout) {

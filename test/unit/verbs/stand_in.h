@@ -35,6 +35,7 @@ struct FakeDevice {
     ibv_transport_type transport = IBV_TRANSPORT_IB;
     ibv_device_attr limits{};
     std::uint32_t inline_bytes = 512;
+    bool no_inline = false; // accepts any inline_bytes, and gives none, as hfi1
     bool rc = true;
     bool ud = true;
     bool resizes = true;       // completion queues
@@ -136,7 +137,8 @@ public:
     static std::recursive_mutex& lock();
 
     std::vector<FakeDevice> devices;
-    int writes_in_order = 1; // answer of the library; -1: it does not have the question
+    int writes_in_order = 1;       // answer of the library; -1: it does not have the question
+    bool tells_order_early = true; // else 0 before RTS, as mlx5
     ibv_fork_status fork = IBV_FORK_DISABLED;
 
     // Makes the nth call of that name fail, counted from 1 and from now on.

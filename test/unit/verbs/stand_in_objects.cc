@@ -340,6 +340,9 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
         cap.max_inline_data > device.inline_bytes) {
         return refuse<ibv_qp>(EINVAL);
     }
+    if (device.no_inline) {
+        init->cap.max_inline_data = 0;
+    }
     if (device.rounds_sends) {
         init->cap.max_send_wr = std::bit_ceil(cap.max_send_wr + 1) - 1;
     }
@@ -604,7 +607,11 @@ void add_object_calls(verbs::Calls& calls) {
     calls.modify_qp = modify_qp;
     calls.query_qp = query_qp;
     calls.destroy_qp = destroy_qp;
-    calls.writes_in_order = [](ibv_qp*) { return self().writes_in_order; };
+    calls.writes_in_order = [](ibv_qp* qp) {
+        const bool tells = self().tells_order_early || self().writes_in_order < 0 ||
+                           static_cast<FakeQp*>(qp)->state == IBV_QPS_RTS;
+        return tells ? self().writes_in_order : 0;
+    };
     calls.post_send = post_send;
     calls.post_recv = post_recv;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/credit_return.h"
 
+#include <string>
+
 namespace adaptib {
 
 namespace {
@@ -49,21 +51,36 @@ void CreditReturn::return_credit(Peer& peer) {
     }
 }
 
+// A device that refuses the count inline gets it from memory. If it takes neither, the connection
+// breaks: without credit the peer would wait for ever.
+bool CreditReturn::post_credit(Peer& peer, Subchannel& subchannel) {
+    const bool inlined =
+        rails_[subchannel.local_rail]->info().inline_bytes >= sizeof(std::uint64_t);
+    Status status = post_count(peer, subchannel, inlined);
+    if (status.is_error() && status.reason() != Reason::bad_state && inlined) {
+        status = post_count(peer, subchannel, false);
+    }
+    if (status.is_error()) {
+        connections_.on_bad_state(peer, std::string("credit could not be returned: ") +
+                                            reason_text(status.reason()));
+    }
+    return status.ok();
+}
+
 // An adapter that does not send inline reads the count from a copy beside our own credit, maybe
 // late: then it sends a later count, which is as true.
-bool CreditReturn::post_credit(Peer& peer, Subchannel& subchannel) {
+Status CreditReturn::post_count(Peer& peer, Subchannel& subchannel, bool inlined) {
     std::uint64_t consumed = peer.in.ring->consumed();
     Gather gather{&consumed, sizeof consumed, 0};
     SendWork work;
     work.wr_id = peer.in.credit_work.next_id();
     work.opcode = Opcode::write;
-    work.flags = kInline | kPublish | kSignaled;
-    if (rails_[subchannel.local_rail]->info().inline_bytes < sizeof consumed) {
+    work.flags = kPublish | kSignaled | (inlined ? +kInline : 0u);
+    if (!inlined) {
         std::byte* kept = peer.in.ring_layout().told();
         store_ring_word(kept, consumed, std::memory_order_release);
         gather.address = kept;
         gather.local_key = peer.in.ring_registration.local_key(subchannel.local_rail);
-        work.flags = kPublish | kSignaled;
     }
     work.gather = &gather;
     work.gather_count = 1;
@@ -72,10 +89,8 @@ bool CreditReturn::post_credit(Peer& peer, Subchannel& subchannel) {
     const Status status = subchannel.qp->post_send(work);
     if (status.ok()) {
         peer.in.credit_work.on_posted(consumed);
-    } else if (status.reason() == Reason::bad_state) {
-        connections_.on_bad_state(peer, "credit could not be returned");
     }
-    return status.ok();
+    return status;
 }
 
 } // namespace adaptib

@@ -36,6 +36,7 @@ public:
 
 private:
     bool post_credit(Peer& peer, Subchannel& subchannel);
+    Status post_count(Peer& peer, Subchannel& subchannel, bool inlined);
 
     ConnectionManager& connections_;
     RailList rails_;

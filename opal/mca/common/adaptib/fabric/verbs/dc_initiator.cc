@@ -60,6 +60,7 @@ ibv_qp* DcInitiator::make(ibv_qp_init_attr& init) {
         errno = EOPNOTSUPP;
         return nullptr;
     }
+    init.cap.max_inline_data = std::min(init.cap.max_inline_data, wanted.cap.max_inline_data);
     signalled_.resize(std::bit_ceil(init.cap.max_send_wr));
     return made;
 }

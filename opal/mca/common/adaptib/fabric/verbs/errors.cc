@@ -48,6 +48,8 @@ Status status_of(int error) {
     switch (error) {
     case ENOMEM:
     case ENOSPC:
+    case EAGAIN: // the limit of a control group, or of firmware
+    case EBUSY:
     case EMFILE:
     case ENFILE: return Status::error(Reason::no_memory);
     case EPERM:

@@ -103,7 +103,12 @@ Status VerbsQueuePair::refused(int result) {
     }
     const QpState before = state_;
     look_again();
-    return state_ != before ? Status::error(Reason::bad_state) : status_of(error);
+    const Status status = status_of(error);
+    if (status.reason() == Reason::no_device && state_ != QpState::error) {
+        state_ = QpState::error; // a removed device does not say so
+        suspect();
+    }
+    return state_ != before ? Status::error(Reason::bad_state) : status;
 }
 
 Status VerbsQueuePair::post_send_impl(const SendWork& work) {

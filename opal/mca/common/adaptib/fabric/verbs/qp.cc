@@ -88,6 +88,7 @@ int VerbsQueuePair::create() {
     if (qp_ == nullptr) {
         return error_number(-1);
     }
+    inline_bytes_ = std::min<Bytes>(inline_bytes_, init.cap.max_inline_data);
     send_depth_ = send_depth_ > 0 ? std::max(send_depth_, init.cap.max_send_wr) : 0;
     int error = send_cq_.make_room(*this);
     if (error == 0 && &receive_cq_ != &send_cq_) {

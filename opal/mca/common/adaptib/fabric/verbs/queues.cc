@@ -137,8 +137,16 @@ int VerbsCompletionQueue::make_room(const VerbsQueuePair& qp) {
         return ENOSPC;
     }
     const auto resize = [this](std::uint64_t depth) {
-        const int result = rail_.calls().resize_cq(cq_, static_cast<int>(depth));
-        return result == 0 ? 0 : error_number(result);
+        const auto once = [&] {
+            const int result = rail_.calls().resize_cq(cq_, static_cast<int>(depth));
+            return result == 0 ? 0 : error_number(result);
+        };
+        const int error = once();
+        if (error != EBUSY) {
+            return error;
+        }
+        fetch(); // some drivers end the resize before while the program polls
+        return once();
     };
     const std::uint64_t ahead = std::min(most, 2 * now);
     return ahead > entries && resize(ahead) == 0 ? 0 : resize(entries);

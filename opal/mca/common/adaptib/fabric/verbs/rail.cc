@@ -29,16 +29,48 @@ Bytes queue_bytes(std::uint32_t depth, std::uint32_t gather) {
     return Bytes{depth} * (64 + Bytes{16} * gather);
 }
 
-// The library's answer for a driver that does not know the question is "not guaranteed". Of these,
-// soft-RoCE copies packet after packet. Where the library lacks the question, the device counts as
-// one that places in order, as for Open MPI's and UCX's transports that poll on memory.
-bool places_in_order(const Device& device, ibv_qp* qp) {
-    constexpr std::uint32_t kSoftRoce = 0xffffff; // RXE_VENDOR_ID of Linux
-    return device.limits().vendor_id == kSoftRoce || device.calls().writes_in_order(qp) != 0;
+// Connects a queue pair in RESET with itself. Returns true if it is in RTS then.
+bool connect_with_itself(const Device& device, const Port& port, const VerbsOptions& options,
+                         ibv_qp* qp) {
+    PathVector found;
+    std::string why;
+    const PathSpec path = path_to(port, encode_address(port, 0, nullptr), 0);
+    if (!path_vector(port, path, options, Traffic::connection, found, why).ok()) {
+        return false;
+    }
+    ibv_qp_attr a{};
+    a.pkey_index = found.pkey_index;
+    a.port_num = port.number;
+    a.path_mtu = found.mtu;
+    a.ah_attr = found.attributes;
+    a.dest_qp_num = qp->qp_num;
+    const auto move = [&](ibv_qp_state state, int mask) {
+        a.qp_state = state;
+        return device.calls().modify_qp(qp, &a, IBV_QP_STATE | mask) == 0;
+    };
+    return move(IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) &&
+           move(IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) &&
+           move(IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                 IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-bool try_qp(const Device& device, RailInfo& info, ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes,
-            int& error) {
+// The library's answer for a driver that does not know the question is "not guaranteed". Of these,
+// soft-RoCE copies packet after packet. Where the library lacks the question, the device counts as
+// one that places in order, as for Open MPI's and UCX's transports that poll on memory. The driver
+// of ConnectX can tell only in RTS, and says no before.
+bool places_in_order(const Device& device, const Port& port, const VerbsOptions& options,
+                     ibv_qp* qp) {
+    constexpr std::uint32_t kSoftRoce = 0xffffff; // RXE_VENDOR_ID of Linux
+    return device.limits().vendor_id == kSoftRoce || device.calls().writes_in_order(qp) != 0 ||
+           (connect_with_itself(device, port, options, qp) &&
+            device.calls().writes_in_order(qp) != 0);
+}
+
+// Lowers inline_bytes to what the queue pair really got: some drivers accept any and give none.
+bool try_qp(const VerbsRail& rail, RailInfo& info, ibv_cq* cq, ibv_qp_type type,
+            Bytes& inline_bytes, int& error) {
+    const Device& device = rail.device();
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = cq;
     init.qp_type = type;
@@ -51,8 +83,9 @@ bool try_qp(const Device& device, RailInfo& info, ibv_cq* cq, ibv_qp_type type, 
         error = error_number(-1);
         return false;
     }
+    inline_bytes = std::min<Bytes>(inline_bytes, init.cap.max_inline_data);
     if (type == IBV_QPT_RC) {
-        info.places_in_order = places_in_order(device, qp);
+        info.places_in_order = places_in_order(device, rail.port(), rail.options(), qp);
     }
     device.calls().destroy_qp(qp);
     return true;
@@ -67,9 +100,9 @@ void explain(Status status, const PathVector& path, std::string& error_text) {
 }
 
 // Finds the inline limit by trial, because no call reports it.
-bool try_inline(const Device& device, ibv_cq* cq, ibv_qp_type type, RailInfo& info, int& error) {
-    for (const Bytes step : kInlineSteps) {
-        if (try_qp(device, info, cq, type, step, error)) {
+bool try_inline(const VerbsRail& rail, ibv_cq* cq, ibv_qp_type type, RailInfo& info, int& error) {
+    for (Bytes step : kInlineSteps) {
+        if (try_qp(rail, info, cq, type, step, error)) {
             info.inline_bytes = std::min(info.inline_bytes, step);
             return true;
         }
@@ -128,8 +161,8 @@ Status VerbsRail::probe(std::string& error_text) {
     queues_grow_ = calls().resize_cq(cq, 2 * kProbeDepth) == 0;
     int error = 0;
     info_.inline_bytes = kInlineSteps[0];
-    const bool rc = try_inline(device_, cq, IBV_QPT_RC, info_, error);
-    const bool ud = try_inline(device_, cq, IBV_QPT_UD, info_, error);
+    const bool rc = try_inline(*this, cq, IBV_QPT_RC, info_, error);
+    const bool ud = try_inline(*this, cq, IBV_QPT_UD, info_, error);
     calls().destroy_cq(cq);
     if (!rc && !ud) {
         return fail("cannot create a queue pair", error);

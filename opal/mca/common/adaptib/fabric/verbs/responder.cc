@@ -29,10 +29,12 @@ std::size_t serve(std::span<ResponderPort* const> ports, std::span<pollfd> chann
     for (std::size_t i = 0; i < ports.size() && left > 0; ++i) {
         pollfd& channel = channels[i];
         const bool looks = all || ports[i]->pending() || ports[i]->broken();
-        if ((channel.revents & kReadable) != 0 || looks) {
-            left -= std::min(left, ports[i]->on_event(left));
-        } else if (channel.revents != 0) {
+        const bool readable = (channel.revents & kReadable) != 0;
+        if (channel.revents != 0 && !readable) {
             channel.fd = -1; // the device is gone: poll() ignores it now
+        }
+        if (readable || looks) {
+            left -= std::min(left, ports[i]->on_event(left));
         }
     }
     return left;
