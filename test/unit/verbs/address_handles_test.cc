@@ -254,6 +254,7 @@ TEST_F(Handles, APathOfAQueuePairIsPrepared) {
     set(false);
     EXPECT_EQ(rail().prepare_path(path(3)), kNotYet);
     EXPECT_TRUE(wait([&] { return rail().prepare_path(path(3)) == kUnanswered; }));
+    handle_.reset();
     fabric_.reset();
     open_ib();
     EXPECT_EQ(rail().prepare_path(path(4)), kOk);
