@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "fabric/await_handle.h"
 #include "selftest/checks.h"
 
 namespace adaptib::selftest {
@@ -97,7 +98,7 @@ void make_dynamic(Context& context, DynamicEnd& end) {
         require(end.qp->modify(dynamic_attributes(context, QpState::ready_to_send),
                                kQpState | kQpRetry | kQpSendPsn | kQpSendLimits),
                 "RTS");
-        require(rail.create_ah(rail.path_to(context.remote.address, 0), end.handle),
+        require(await_ah(rail, rail.path_to(context.remote.address, 0), end.handle),
                 "an address handle", &rail);
         return;
     }

@@ -5,6 +5,8 @@
 #include <array>
 #include <thread>
 
+#include "fabric/await_handle.h"
+
 namespace adaptib::selftest {
 
 namespace {
@@ -134,7 +136,7 @@ void Link::start_datagrams() {
     require(qp_->modify(wanted, kQpState), "RTR of datagrams", &rail_);
     wanted.state = QpState::ready_to_send;
     require(qp_->modify(wanted, kQpState | kQpSendPsn), "RTS of datagrams", &rail_);
-    require(rail_.create_ah(path_, handle_), "an address handle", &rail_);
+    require(await_ah(rail_, path_, handle_), "an address handle", &rail_);
 }
 
 void Link::reconnect() {

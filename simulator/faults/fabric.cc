@@ -79,8 +79,16 @@ private:
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;
     Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override {
-        const Status status = node_.refuse(Site::create_ah, index_);
-        return status.ok() ? below_.create_ah(path, out) : status;
+        Status status = node_.refuse(Site::create_ah, index_);
+        status = status.ok() ? below_.create_ah(path, out) : status;
+        if (status.ok()) {
+            node_.add_handle(out.get());
+        }
+        return status;
+    }
+    Status prepare_path_impl(const PathSpec& path) override {
+        const Status status = node_.refuse(Site::prepare_path, index_);
+        return status.ok() ? below_.prepare_path(path) : status;
     }
     Reach reach_impl(const AddressHandle& handle) const override {
         return node_.plan().knows_processes ? below_.reach(handle) : Reach::unknown;

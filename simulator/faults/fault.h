@@ -52,10 +52,15 @@ enum class Fault : std::uint8_t {
     create_srq_fails,
     create_qp_fails,
     create_ah_fails,
+    create_ah_waits, // returns `again` with `reason`
     register_fails,
     allocate_fails,
     commit_fails, // of sparse memory, by its writer
     modify_fails,
+    prepare_path_waits, // returns `again` with `reason`
+    // Datagrams over address handles made before the time `from` are lost: such a handle leads
+    // nowhere any more. Without `nth` and `rate`.
+    handles_stale,
     // A queue pair starts to connect through the connection manager (FaultPlan::cm_connects). The
     // attempt fails, which is reported after `delay`.
     cm_connect_fails,

@@ -21,12 +21,15 @@ Site site_of(Fault fault) {
     case Fault::create_cq_fails: return Site::create_cq;
     case Fault::create_srq_fails: return Site::create_srq;
     case Fault::create_qp_fails: return Site::create_qp;
-    case Fault::create_ah_fails: return Site::create_ah;
+    case Fault::create_ah_fails:
+    case Fault::create_ah_waits: return Site::create_ah;
     case Fault::register_fails: return Site::register_memory;
     case Fault::allocate_fails: return Site::allocate;
     case Fault::commit_fails: return Site::commit;
     case Fault::modify_fails: return Site::modify;
+    case Fault::prepare_path_waits: return Site::prepare_path;
     case Fault::cm_connect_fails: return Site::cm_connect;
+    case Fault::handles_stale: return Site::handle;
     case Fault::rail_down:
     case Fault::rail_up:
     case Fault::device_fails:
@@ -81,8 +84,21 @@ Status Node::refuse(Site site, std::uint32_t rail) {
         return makes && failed_[rail] ? Status::error(Reason::no_device) : kOk;
     }
     note(fault->fault, rail);
+    if (fault->fault == Fault::create_ah_waits || fault->fault == Fault::prepare_path_waits) {
+        return Status::again(fault->reason);
+    }
     return site == Site::send || site == Site::receive ? Status::again(Reason::queue_full)
                                                        : Status::error(fault->reason);
+}
+
+bool Node::is_stale(const AddressHandle* handle, std::uint32_t rail) const {
+    const auto found = handles_.find(handle);
+    return found != handles_.end() &&
+           std::any_of(plan_.faults.begin(), plan_.faults.end(), [&](const PlannedFault& row) {
+               return row.fault == Fault::handles_stale &&
+                      (row.rail == kAnyRail || row.rail == rail) && now() >= row.from &&
+                      now() < row.until && found->second < row.from;
+           });
 }
 
 bool Node::planned(Site site) const {

@@ -39,7 +39,9 @@ enum class Site : std::uint8_t {
     allocate,
     commit,
     modify,
+    prepare_path,
     cm_connect,
+    handle,
     node,
 };
 Site site_of(Fault fault);
@@ -62,6 +64,10 @@ public:
     // Draws and notes a fault for a call, and returns the status that the call fails with; ok: no
     // fault.
     Status refuse(Site site, std::uint32_t rail);
+    // Notes that the node has made the handle, which may be in the place of an earlier one.
+    void add_handle(const AddressHandle* handle) { handles_[handle] = now(); }
+    // Returns true if the handle leads nowhere (Fault::handles_stale).
+    bool is_stale(const AddressHandle* handle, std::uint32_t rail) const;
     // True if some row may still take such an opportunity.
     bool planned(Site site) const;
 
@@ -126,6 +132,7 @@ private:
     std::deque<Event> events_;
     std::map<Key, FaultQp*> qps_;
     std::map<Key, FaultQp*> waiting_;
+    std::map<const AddressHandle*, Nanoseconds> handles_; // when each was made; looked up only
 };
 
 } // namespace adaptib::fault

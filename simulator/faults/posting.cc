@@ -86,7 +86,8 @@ Status FaultQp::post_datagram(const SendWork& work) {
         withhold(work, WorkStatus::success, false);
         return kOk;
     }
-    if (node_.down(rail_index_) || length_of(work) > node_.plan().peers_datagram_bytes) {
+    if (node_.down(rail_index_) || length_of(work) > node_.plan().peers_datagram_bytes ||
+        node_.is_stale(work.address_handle, rail_index_)) {
         drop(work); // it left, as far as the node knows
         return kOk;
     }

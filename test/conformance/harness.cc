@@ -7,6 +7,8 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "fabric/await_handle.h"
+
 namespace adaptib {
 
 void PrintTo(const Status& status, std::ostream* out) {
@@ -155,7 +157,7 @@ SharedReceiveQueue& Fixture::srq(std::size_t node, std::uint32_t depth, std::siz
 
 AddressHandle& Fixture::handle(std::size_t node, std::size_t to, std::size_t rail_index) {
     std::unique_ptr<AddressHandle> out;
-    require(rail(node, rail_index).create_ah(path(to, rail_index), out), "create_ah");
+    require(await_ah(rail(node, rail_index), path(to, rail_index), out), "create_ah");
     handles_.push_back({node, std::move(out)});
     return *handles_.back().handle;
 }

@@ -58,7 +58,7 @@ hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_ad
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|what happens
-# meanwhile (hca_flap, hca_remove, hca_vanish, hca_new_lid or hca_events, with its
+# meanwhile (hca_flap, hca_remove, hca_lose_arp, hca_mac, hca_vanish, hca_new_lid or hca_events, with its
 # arguments)|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
 # random_traffic 1 200
 hca_faults=(
@@ -90,6 +90,11 @@ hca_faults=(
     # A device is taken away and comes back
     'removed_mlx5|driver=mlx5||0|remove b/v0:1||'
     'removed_hfi1|driver=hfi1||0|remove b/v0:1||random_traffic 1 400'
+    # Neighbors' answers to ARP get lost at first contact; a port gets another MAC address
+    "lost_arp|||0|lose_arp e/r0:1|$hca_roce"
+    "lost_arp_btl|||0|lose_arp e/r0:1|$hca_btl $hca_roce"
+    "mac_datagrams|||0|mac f/r0:1|$hca_roce --mca opal_common_adaptib_channel_policy ud|random_traffic 1 400"
+    "mac|||0|mac f/r0:1|$hca_roce|random_traffic 1 400"
     # Fewer queue pairs than peers, and the error of a control group
     'few_queue_pairs|max_qp=7||0||'
     'few_queue_pairs_eagain|max_qp=7 full_error=11||0||'
@@ -460,6 +465,18 @@ hca_flap() {
 hca_remove() {
     sleep 0.8 # until the job runs
     "$1" "$2" remove && echo removed >&3 && sleep 2 && "$1" "$2" return
+}
+
+# hca_lose_arp CONTROL PORT: the first answers of the ports to ARP get lost
+hca_lose_arp() { "$1" "$2" lose_arp 3 && echo lost >&3; }
+
+# hca_mac CONTROL PORT: the port gets other MAC addresses, as from a bond that fails over
+hca_mac() {
+    local count
+    sleep 0.8 # until the job runs
+    for count in {1..5}; do
+        "$1" "$2" mac && echo mac >&3 && sleep 2 || return
+    done
 }
 
 # hca_vanish CONTROL PORT: packets to the port's first LID vanish now and then

@@ -138,7 +138,7 @@ TEST_F(Unreached, APeerThatIsGoingToComeUpIsTriedOftenAndNeverGivenUp) {
     set_obstacle(kLate);
     peer_.transfers.users = 1;
     contacts_->add(peer_, kLate);
-    EXPECT_TRUE(contacts_->may_be_reached(peer_, kLate));
+    EXPECT_TRUE(may_be_reached(kLate));
     const std::vector<Nanoseconds> tries = tries_until(20ms);
     ASSERT_GT(tries.size(), 8u);
     EXPECT_LE(tries[0], 1ms);
@@ -161,11 +161,24 @@ TEST_F(Unreached, ARefusalOfTheSystemIsFinal) {
 }
 
 TEST_F(UnreachedElsewhere, NoRefusalOfADeviceIsFinal) {
-    EXPECT_FALSE(contacts_->may_be_reached(peer_, kLacking)) << "at first contact it is an error";
     set_obstacle(kDenied);
     contacts_->add(peer_, kDenied);
     EXPECT_EQ(tries_until(10ms).size(), 3u);
     EXPECT_TRUE(failures_.empty());
+}
+
+// RoCE: the neighbor's answer was lost, or the host is dead.
+TEST_F(UnreachedElsewhere, AnAddressThatDoesNotAnswerIsTriedUntilPatienceEnds) {
+    EXPECT_TRUE(may_be_reached(kUnanswered));
+    set_obstacle(kUnanswered);
+    peer_.transfers.users = 1;
+    contacts_->add(peer_, kUnanswered);
+    tries_until(19s);
+    EXPECT_EQ(notices_.size(), 1u);
+    EXPECT_TRUE(failures_.empty());
+    tries_until(21s);
+    ASSERT_EQ(failures_.size(), 1u);
+    EXPECT_EQ(failures_[0].find("this process cannot reach it, for 20 s"), 0u) << failures_[0];
 }
 
 TEST_F(Unreached, APeerThatHasEndedOrFailedIsLetGo) {

@@ -91,6 +91,43 @@ TEST_F(DatagramPathsTest, ARailWithoutHandlesIsPassedOver) {
     EXPECT_FALSE(paths_->open(peer_, pair).ok());
 }
 
+TEST_F(DatagramPathsTest, AHandleThatIsBeingMadeIsWaitedFor) {
+    world_.first.obstacle = kNotYet;
+    std::size_t pair = 9;
+    EXPECT_EQ(paths_->open(peer_, pair), kNotYet);
+    EXPECT_EQ(world_.second.tries, 0u);
+    world_.first.obstacle = kOk;
+    open();
+    EXPECT_EQ(peer_.contact.datagram.pair, 0);
+    world_.second.obstacle = kNotYet;
+    paths_->on_failure(peer_, Failure::unanswered, WorkStatus::success);
+    EXPECT_EQ(peer_.contact.datagram.pair, 0);
+    EXPECT_EQ(repository_->state(peer_, 1), PathState::up) << "nothing is wrong with it";
+    world_.second.obstacle = kOk;
+    paths_->on_failure(peer_, Failure::unanswered, WorkStatus::success);
+    EXPECT_EQ(peer_.contact.datagram.pair, 1);
+}
+
+TEST_F(DatagramPathsTest, OfSeveralErrorsTheOneThatMayPassCounts) {
+    world_.first.obstacle = kUnanswered;
+    world_.second.obstacle = Status::error(Reason::unreachable);
+    std::size_t pair = 9;
+    EXPECT_EQ(paths_->open(peer_, pair), kUnanswered);
+}
+
+TEST_F(DatagramPathsTest, AHandleIsRenewedOnItsPath) {
+    open();
+    const AddressHandle* const before = peer_.contact.datagram.handle.get();
+    world_.first.obstacle = kUnanswered;
+    paths_->renew_handle(peer_);
+    EXPECT_EQ(peer_.contact.datagram.handle.get(), before) << "it may be good all the same";
+    world_.first.obstacle = kOk;
+    paths_->renew_handle(peer_);
+    EXPECT_NE(peer_.contact.datagram.handle.get(), nullptr);
+    EXPECT_NE(peer_.contact.datagram.handle.get(), before);
+    EXPECT_EQ(peer_.contact.datagram.pair, 0);
+}
+
 TEST_F(DatagramPathsTest, AnEndedProcessIsNotReachedOverAnyPath) {
     peer_.health.life.ended = true;
     std::size_t pair = 0;

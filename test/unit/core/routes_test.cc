@@ -15,7 +15,13 @@ public:
     NetworkRail(const std::string& name, char network) : network_(network) { info_.name = name; }
     RailInfo& info_of() { return info_; }
 
+    std::uint32_t match = 0; // of a rail whose address ends with ...
+    char subnet = 0;
+
 private:
+    std::uint32_t subnet_match_impl(const RailAddress& remote) const override {
+        return remote.size == 2 && remote.bytes[1] == std::byte(subnet) ? match : 0;
+    }
     bool is_reachable_impl(const RailAddress& remote) const override {
         return remote.size > 0 && remote.bytes[0] == std::byte(network_);
     }
@@ -78,6 +84,49 @@ TEST_F(RoutesTest, RailsOfThatFabricArePaired) {
     for (std::size_t i = 0; i < route.count; ++i) {
         EXPECT_EQ(route.pairs[i].local, i + 1);
         EXPECT_EQ(route.pairs[i].remote, i + 1);
+    }
+}
+
+// The subnet managers of two planes have the same default prefix, and a process near the other
+// socket has its rails in the other order.
+TEST_F(RoutesTest, PlanesThatMatchAlikeArePairedByTheNamesOfTheirRails) {
+    ProcessAddress address = process("ff");
+    address.rails[0].name = "x1:1";
+    address.rails[1].name = "x0:1";
+    for (const std::uint64_t self : {5, 15}) { // below and above the peer's name
+        begin({.self = self, .host = "here", .left_out = "", .paths_per_port = 0});
+        PeerRoute route;
+        ASSERT_TRUE(routes_->choose(address, route));
+        ASSERT_EQ(route.count, 2);
+        for (const PeerRoute::Pair& pair : {route.pairs[0], route.pairs[1]}) {
+            EXPECT_EQ(rails_[pair.local]->info().name, address.rails[pair.remote].name);
+        }
+        EXPECT_EQ(route.pairs[0].local, self < address.name ? 1 : 2) << "nearest to the lower one";
+    }
+}
+
+// Equal bits of an IP address are more than those of an InfiniBand prefix.
+TEST_F(RoutesTest, TheFasterKindOfNetworkComesFirst) {
+    ProcessAddress address = process("ff");
+    const auto set = [&](NetworkRail& rail, AddressRail& remote, char subnet, LinkLayer link,
+                         std::uint32_t match, std::uint32_t rate) {
+        rail.subnet = subnet;
+        rail.match = match;
+        rail.info_of().link_layer = link;
+        rail.info_of().rate.value = rate * std::uint64_t{1'000'000};
+        remote.rate = rate;
+        remote.bytes[1] = std::byte(subnet);
+        remote.size = 2;
+    };
+    for (const std::uint32_t ethernet : {1'000, 25'000, 50'000}) {
+        set(first_, address.rails[0], 'e', LinkLayer::ethernet, 127, ethernet);
+        set(second_, address.rails[1], 'i', LinkLayer::infiniband, 65, 25'000);
+        PeerRoute route;
+        ASSERT_TRUE(routes_->choose(address, route));
+        ASSERT_EQ(route.count, 2);
+        EXPECT_EQ(route.pairs[0],
+                  ethernet > 25'000 ? (PeerRoute::Pair{1, 0, 0}) : (PeerRoute::Pair{2, 1, 0}))
+            << ethernet;
     }
 }
 

@@ -117,7 +117,7 @@ protected:
         std::unique_ptr<CompletionQueue> queue;
         std::unique_ptr<SharedReceiveQueue> shared;
         make(region, [&](auto& out) { return rail().allocate(100, kLocalWrite, out); });
-        make(handle, [&](auto& out) { return rail().create_ah(path_to(rail()), out); });
+        make(handle, [&](auto& out) { return await_ah(rail(), path_to(rail()), out); });
         make(queue, [&](auto& out) { return rail().create_cq(16, out); });
         make(shared, [&](auto& out) { return rail().create_srq(16, out); });
         if (shared) {

@@ -34,8 +34,8 @@ protected:
     // The index of the GID that a queue pair would send from.
     int gid_index() {
         std::unique_ptr<AddressHandle> handle;
-        EXPECT_EQ(rail().create_ah(path_to(rail()), handle), kOk);
-        return lib_.ahs.back()->attributes.grh.sgid_index;
+        EXPECT_EQ(await_ah(rail(), path_to(rail()), handle), kOk);
+        return attributes_of(*handle).grh.sgid_index;
     }
     void three_devices() {
         lib_.devices = {ib_device("mlx5_10", 1, 0), roce_device("rxe0"), ib_device("mlx5_2", 2, 0)};
@@ -389,7 +389,7 @@ TEST_F(Choice, SeveralFabricsOfOneProcess) {
     EXPECT_EQ(a.size, b.size);
     EXPECT_NE(a.bytes, b.bytes);
     std::unique_ptr<AddressHandle> handle;
-    EXPECT_EQ(rail().create_ah(path_to(*other->rails()[0]), handle), kOk);
+    EXPECT_EQ(await_ah(rail(), path_to(*other->rails()[0]), handle), kOk);
 }
 
 } // namespace

@@ -189,16 +189,16 @@ TEST_F(CmConnectTest, BothEndsHaveToChooseTheSame) {
     PathSpec without = with;
     drop_service(without.remote);
     std::unique_ptr<AddressHandle> handle;
-    EXPECT_EQ(rail().create_ah(with, handle), kOk);
+    EXPECT_EQ(await_ah(rail(), with, handle), kOk);
     handle.reset();
-    EXPECT_EQ(rail().create_ah(without, handle), refusal(Reason::unreachable));
+    EXPECT_EQ(await_ah(rail(), without, handle), refusal(Reason::unreachable));
     EXPECT_NE(rail().last_error_text().find("by rdma_cm here, by datagrams there"),
               std::string::npos);
     EXPECT_NE(rail().last_error_text().find("connect_method"), std::string::npos);
     fabric_.reset();
     options_.rdma_cm = nullptr;
     open_rails();
-    EXPECT_EQ(rail().create_ah(with, handle), refusal(Reason::unreachable));
+    EXPECT_EQ(await_ah(rail(), with, handle), refusal(Reason::unreachable));
     EXPECT_NE(rail().last_error_text().find("by rdma_cm there, by datagrams here"),
               std::string::npos);
 }

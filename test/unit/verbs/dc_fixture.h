@@ -97,7 +97,7 @@ protected:
         return pair.modify(a, kQpState);
     }
     AddressHandle& handle() {
-        EXPECT_EQ(rail().create_ah(path_to(rail()), handles_.emplace_back()), kOk);
+        EXPECT_EQ(await_ah(rail(), path_to(rail()), handles_.emplace_back()), kOk);
         return *handles_.back();
     }
     SendWork work(std::uint64_t wr_id, Opcode opcode) {

@@ -79,14 +79,14 @@ TEST_F(Events, AddressesChange) {
     one(EventKind::address_changed, 0);
     EXPECT_NE(rail().address().bytes, before.bytes);
     std::unique_ptr<AddressHandle> handle;
-    ASSERT_EQ(rail().create_ah(path_to(rail()), handle), kOk);
-    EXPECT_EQ(lib_.ahs.back()->attributes.dlid, 99);
+    ASSERT_EQ(await_ah(rail(), path_to(rail()), handle), kOk);
+    EXPECT_EQ(attributes_of(*handle).dlid, 99);
     handle.reset();
     port(1).lid = 120; // set by another subnet manager
     lib_.raise_port(0, IBV_EVENT_CLIENT_REREGISTER, 1);
     one(EventKind::address_changed, 0);
-    ASSERT_EQ(rail().create_ah(path_to(rail()), handle), kOk);
-    EXPECT_EQ(lib_.ahs.back()->attributes.dlid, 120);
+    ASSERT_EQ(await_ah(rail(), path_to(rail()), handle), kOk);
+    EXPECT_EQ(attributes_of(*handle).dlid, 120);
     handle.reset();
     lib_.devices[0].ports[0].gids[0] = gid("fe80::77", IBV_GID_TYPE_IB, 0);
     const RailAddress between = rail().address();

@@ -44,7 +44,7 @@ protected:
     }
     Status datagrams(std::size_t from) {
         std::unique_ptr<AddressHandle> handle;
-        return rail(from).create_ah(path_to(rail(1 - from)), handle);
+        return await_ah(rail(from), path_to(rail(1 - from)), handle);
     }
     std::string refusal_text() {
         QueuePair& pair = qp(init(QpType::rc, cq()));

@@ -31,16 +31,15 @@ protected:
     }
     void unreachable(const PathSpec& path, const char* word) {
         std::unique_ptr<AddressHandle> handle;
-        EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::unreachable)) << word;
+        EXPECT_EQ(await_ah(rail(), path, handle), refusal(Reason::unreachable)) << word;
         EXPECT_EQ(handle, nullptr);
         EXPECT_NE(rail().last_error_text().find(word), std::string::npos)
             << rail().last_error_text();
     }
     const ibv_ah_attr& vector_of(const PathSpec& path) {
         std::unique_ptr<AddressHandle> handle;
-        EXPECT_EQ(rail().create_ah(path, handle), kOk) << rail().last_error_text();
-        EXPECT_EQ(lib_.living("ah"), 1);
-        return lib_.ahs.back()->attributes;
+        EXPECT_EQ(await_ah(rail(), path, handle), kOk) << rail().last_error_text();
+        return attributes_of(*handle);
     }
     int gid_of_other_ = -1;
 };
@@ -66,13 +65,13 @@ TEST_F(Path, InfinibandGoesByLid) {
     EXPECT_EQ(chosen.sl, 7);
     std::unique_ptr<AddressHandle> handle;
     path.lid_offset = 4;
-    EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::bad_argument));
+    EXPECT_EQ(await_ah(rail(), path, handle), refusal(Reason::bad_argument));
     path.lid_offset = 0;
     path.source_path_bits = 4;
-    EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::bad_argument));
+    EXPECT_EQ(await_ah(rail(), path, handle), refusal(Reason::bad_argument));
     path.source_path_bits = 0;
     path.service_level = 16;
-    EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::bad_argument));
+    EXPECT_EQ(await_ah(rail(), path, handle), refusal(Reason::bad_argument));
 }
 
 TEST_F(Path, EachPathOfAPortTakesLidsOfItsOwn) {
@@ -102,11 +101,11 @@ TEST_F(Path, PortsOfDifferentLmcAgree) {
         std::unique_ptr<AddressHandle> handle;
         const PathSpec there = rail(0).path_to(rail(1).address(), index);
         const PathSpec back = rail(1).path_to(rail(0).address(), index);
-        ASSERT_EQ(rail(0).create_ah(there, handle), kOk) << rail(0).last_error_text();
-        const ibv_ah_attr a = lib_.ahs.back()->attributes;
+        ASSERT_EQ(await_ah(rail(0), there, handle), kOk) << rail(0).last_error_text();
+        const ibv_ah_attr a = attributes_of(*handle);
         handle.reset();
-        ASSERT_EQ(rail(1).create_ah(back, handle), kOk) << rail(1).last_error_text();
-        const ibv_ah_attr b = lib_.ahs.back()->attributes;
+        ASSERT_EQ(await_ah(rail(1), back, handle), kOk) << rail(1).last_error_text();
+        const ibv_ah_attr b = attributes_of(*handle);
         EXPECT_EQ(a.dlid, 64u + b.src_path_bits);
         EXPECT_EQ(b.dlid, lid + a.src_path_bits);
         EXPECT_EQ(a.src_path_bits, index);
@@ -123,7 +122,7 @@ TEST_F(Path, WithoutLmcThereIsOnePath) {
     EXPECT_EQ(vector.dlid, 32) << "the other's only LID";
     EXPECT_EQ(rail().paths_to({}), 1u) << "of what is no address";
     std::unique_ptr<AddressHandle> handle;
-    EXPECT_EQ(rail().create_ah(rail().path_to({}, 0), handle), refusal(Reason::bad_argument));
+    EXPECT_EQ(await_ah(rail(), rail().path_to({}, 0), handle), refusal(Reason::bad_argument));
 }
 
 // Hashes a flow label as the kernel does (rdma_flow_label_to_udp_sport).
@@ -231,7 +230,7 @@ TEST_F(Path, DatagramsTakeTheSmallerMtu) {
             d.ports[0].attributes.active_mtu = mtu;
         });
         std::unique_ptr<AddressHandle> handle;
-        EXPECT_EQ(rail().create_ah(path, handle), kOk) << rail().last_error_text();
+        EXPECT_EQ(await_ah(rail(), path, handle), kOk) << rail().last_error_text();
         EXPECT_EQ(rail().datagram_bytes_to(path.remote), bytes);
         EXPECT_EQ(rail().dc_suits(path.remote), mtu == IBV_MTU_2048) << "it has one MTU for all";
     }
@@ -274,7 +273,7 @@ TEST_F(Path, MalformedAddressesAreRefused) {
     for (std::uint16_t size = 0; size <= RailAddress::kMaxBytes + 1; ++size) {
         PathSpec bad = good;
         bad.remote.size = size;
-        EXPECT_EQ(rail().create_ah(bad, handle).ok(), size == good.remote.size) << size;
+        EXPECT_EQ(await_ah(rail(), bad, handle).ok(), size == good.remote.size) << size;
         handle.reset();
     }
     // Any bytes that come from the wire are refused or harmless.
@@ -282,7 +281,7 @@ TEST_F(Path, MalformedAddressesAreRefused) {
         for (int bit = 0; bit < 8; ++bit) {
             PathSpec bad = good;
             bad.remote.bytes[at] ^= static_cast<std::byte>(1u << bit);
-            const Status status = rail().create_ah(bad, handle);
+            const Status status = await_ah(rail(), bad, handle);
             EXPECT_EQ(status.ok(), handle != nullptr);
             if (at < 4) {
                 EXPECT_EQ(status, refusal(Reason::bad_argument)) << "magic, byte " << at;
@@ -296,9 +295,11 @@ TEST_F(Path, RefusedAddressHandles) {
     open_roce();
     std::unique_ptr<AddressHandle> handle;
     lib_.fail("create_ah", 1, EHOSTUNREACH);
-    EXPECT_EQ(rail().create_ah(path_to(rail()), handle), refusal(Reason::unreachable));
+    EXPECT_EQ(await_ah(rail(), rail().path_to(rail().address(), 1), handle),
+              refusal(Reason::unreachable));
     lib_.fail("create_ah", 1, ENOMEM);
-    EXPECT_EQ(rail().create_ah(path_to(rail()), handle), refusal(Reason::no_memory));
+    EXPECT_EQ(await_ah(rail(), rail().path_to(rail().address(), 2), handle),
+              refusal(Reason::no_memory));
     EXPECT_EQ(handle, nullptr);
 }
 

@@ -19,7 +19,7 @@ protected:
         what.signal_all = signal_all;
         pair_ = &qp(what);
         start(*pair_);
-        ASSERT_EQ(rail().create_ah(path_to(rail()), handle_), kOk);
+        ASSERT_EQ(await_ah(rail(), path_to(rail()), handle_), kOk);
     }
     void TearDown() override {
         handle_.reset();

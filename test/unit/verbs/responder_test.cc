@@ -46,8 +46,11 @@ public:
 
 class Responding : public VerbsTest {
 protected:
+    // The fabric has an address handle for the asking rail, as for a peer that it has sent to.
     void respond() {
         echo_.to = rail().address();
+        std::unique_ptr<AddressHandle> handle;
+        ASSERT_EQ(await_ah(rail(), path_to(rail()), handle), kOk);
         ASSERT_EQ(fabric_->respond(echo_, kKey), kOk);
     }
     // Returns the next receive of the responder that the test has not used yet.
@@ -164,7 +167,24 @@ TEST_F(Responding, KeepsItsReceives) {
     }));
 }
 
-// The responder keeps address handles; while all of its send slots are in use it drops answers.
+// A stranger is answered once there is an address handle for it: the responder does not wait.
+TEST_F(Responding, AStrangerIsAnsweredWhenItAsksAgain) {
+    open_roce();
+    echo_.to = rail().address();
+    ASSERT_EQ(fabric_->respond(echo_, kKey), kOk);
+    ask(fabric_->responder_qp(0), "q1");
+    ASSERT_TRUE(wait([&] {
+        const std::lock_guard lock(lib_.lock());
+        return lib_.living("ah") == 1;
+    }));
+    EXPECT_EQ(answers(), 0u);
+    EXPECT_TRUE(wait([&] {
+        ask(fabric_->responder_qp(0), "q2");
+        return answers() > 0;
+    }));
+}
+
+// The responder shares address handles; while all of its send slots are in use it drops answers.
 TEST_F(Responding, NeedsNothingMoreThanAtTheBeginning) {
     open_roce();
     respond();
@@ -300,7 +320,7 @@ TEST_F(Responding, WithoutAnyThereIsNoThread) {
 }
 
 // Signals belong to the program's threads.
-TEST_F(Responding, TheThreadTakesNoSignals) {
+TEST_F(Responding, TheThreadsTakeNoSignals) {
     open_roce();
     const auto threads = [] {
         std::vector<std::string> found;
@@ -331,7 +351,7 @@ TEST_F(Responding, TheThreadTakesNoSignals) {
             }
         }
     }
-    EXPECT_EQ(blocked, 1u) << "one thread";
+    EXPECT_EQ(blocked, 2u) << "the responder, and the thread that makes address handles";
 }
 
 #ifndef __SANITIZE_THREAD__

@@ -291,7 +291,7 @@ TEST_F(States, RefusedMovesChangeNothing) {
     EXPECT_EQ(try_it(EINVAL), refusal(Reason::bad_argument));
     EXPECT_EQ(try_it(ENOMEM), refusal(Reason::no_memory));
     EXPECT_EQ(try_it(EHOSTUNREACH), refusal(Reason::unreachable));
-    EXPECT_EQ(try_it(ETIMEDOUT), refusal(Reason::unreachable));
+    EXPECT_EQ(try_it(ETIMEDOUT), kUnanswered) << "of a neighbor";
     EXPECT_EQ(try_it(EPERM), refusal(Reason::no_permission));
     EXPECT_EQ(try_it(EIO), refusal(Reason::no_device));
     EXPECT_EQ(pair.query().state, QpState::init);

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "fabric/await_handle.h"
+#include "fabric/verbs/memory.h"
 #include "fabric/verbs/verbs_fabric.h"
 #include "unit/verbs/stand_in.h"
 
@@ -97,6 +99,10 @@ protected:
         PathSpec path;
         path.remote = remote.address();
         return path;
+    }
+    static const ibv_ah_attr& attributes_of(const AddressHandle& handle) {
+        const ibv_ah* ah = static_cast<const verbs::VerbsAddressHandle&>(handle).ah();
+        return static_cast<const FakeAh*>(ah)->attributes;
     }
     // For moves up to RTS, with a distinct value for each attribute.
     QpAttributes attributes(QpState state, const Rail& remote) {

@@ -92,6 +92,10 @@ public:
     // unacknowledged ones again there.
     void move(DatagramTarget& target, std::uint32_t port, std::unique_ptr<AddressHandle> handle,
               std::uint32_t qp);
+    // Sends the target's datagrams by another handle of the same path.
+    void renew(DatagramTarget& target, std::unique_ptr<AddressHandle> handle) {
+        sender_.port(target.port).retire(std::exchange(target.handle, std::move(handle)));
+    }
     // Acknowledges and sends again what is due. deadline(): when that is next; max: never.
     void run_timers();
     Nanoseconds deadline() const;

@@ -13,7 +13,8 @@ namespace {
 
 // Returns true if another attempt may find a path.
 bool comes_again(const Peer& peer, Status status) {
-    return peer.interruption.repair.active && status.reason() != Reason::peer_gone;
+    return status.is_again() ||
+           (peer.interruption.repair.active && status.reason() != Reason::peer_gone);
 }
 
 // Returns true if the other side has fenced the connection that this side has.
@@ -318,9 +319,13 @@ void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
         peer.connection.activity.chosen = false; // no other connection is closed for it meanwhile
     }
     peer.connection.activity.preference = SharingPreference::any;
-    // The pause grows to about a second. Each request makes a queue pair in vain; the refusing side
-    // asks, too, when there is room, though not if that takes long. One-sided operations have no
-    // other way.
+    ask_later(peer);
+}
+
+// Called when the peer's attempt has come to nothing. The pause grows to about a second. Each
+// request makes a queue pair in vain; the refusing side asks, too, when there is room, though not
+// if that takes long. One-sided operations have no other way.
+void Handshake::ask_later(Peer& peer) {
     constexpr double kFirstPause = 100'000; // ns
     constexpr std::uint32_t kDoublings = 13;
     constexpr std::uint32_t kUrgentDoublings = 6;
@@ -375,11 +380,16 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
     parts_.cm_connects.prepare(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.lanes.live_subchannels() == 0) {
-        if (comes_again(peer, status)) {
+        if (!comes_again(peer, status)) {
+            lose(peer, body, status, "the connection could not be completed");
+        } else if (peer.interruption.repair.active) {
             parts_.repair_steps.wait_for_path(
                 peer); // the next request tells that this one came to nothing
         } else {
-            lose(peer, body, status, "the connection could not be completed");
+            parts_.teardown.close(peer, ConnectState::idle);
+            ++peer.connection.activity.refusals;
+            ask_later(peer);
+            say_refused(peer, body, RefusalReason::over);
         }
         return;
     }
@@ -446,9 +456,12 @@ const ConnectSubchannel* Handshake::find(const ConnectBody& body, const Subchann
 }
 
 // Connects the subchannels that both sides can use; drops the others. Errors: of the first failure,
-// if all failed.
+// if all failed; `again`: another attempt may succeed.
 Status Handshake::connect_subchannels(Peer& peer, const ConnectBody& body) {
-    Status first = kOk;
+    Status first = parts_.queue_pairs.prepare(peer);
+    if (!first.ok()) {
+        return first;
+    }
     peer.connection.access_key = body.access_key;
     for (Subchannel& subchannel : peer.lanes.subchannels) {
         const ConnectSubchannel* const remote = find(body, subchannel);

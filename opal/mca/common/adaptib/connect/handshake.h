@@ -114,6 +114,7 @@ private:
     void on_reply(Peer& peer, const ConnectBody& body);
     void on_confirm(Peer& peer, const ConnectBody& body);
     void on_refuse(Peer& peer, const ConnectNote& note);
+    void ask_later(Peer& peer);
     void accept(Peer& peer, const ConnectBody& body, Need need);
     void refuse(Peer& peer, const ConnectBody& body, Need need);
     void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);

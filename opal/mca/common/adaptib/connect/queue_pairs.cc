@@ -48,6 +48,7 @@ Status QueuePairs::make_all(Peer& peer) {
     for (std::uint32_t i = 0; i < peer.lanes.subchannels.size() && !any; ++i) {
         any = context_.listener.is_usable(peer, i);
     }
+    static_cast<void>(prepare(peer)); // meanwhile
     Status first = kOk;
     for (std::uint32_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         Subchannel& subchannel = peer.lanes.subchannels[i];
@@ -110,6 +111,20 @@ Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
     return kOk;
 }
 
+Status QueuePairs::prepare(const Peer& peer) {
+    Status out = kOk;
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
+        out = prepare(peer, subchannel) == kNotYet ? kNotYet : out;
+    }
+    return out;
+}
+
+Status QueuePairs::prepare(const Peer& peer, const Subchannel& subchannel) {
+    const AddressRail& remote = peer.contact.address.rails[subchannel.remote_rail];
+    Rail& local = *context_.rails[subchannel.local_rail];
+    return local.prepare_path(local.path_to({remote.size, remote.bytes}, subchannel.path));
+}
+
 Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
     const RailInfo& info = context_.rails[subchannel.local_rail]->info();
     const AddressRail& rail = peer.contact.address.rails[remote.rail];
@@ -118,6 +133,9 @@ Status QueuePairs::connect(Peer& peer, Subchannel& subchannel, const ConnectSubc
     subchannel.unordered = remote.unordered != 0;
     if (peer.connection.shared) {
         return set_destination(peer, subchannel, remote);
+    }
+    if (const Status status = prepare(peer, subchannel); !status.ok()) {
+        return status;
     }
     QpAttributes attributes;
     attributes.state = QpState::ready_to_receive;

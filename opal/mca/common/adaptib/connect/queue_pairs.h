@@ -29,7 +29,10 @@ public:
     // connection tries all. Errors: of the first failure, if all failed, or if other connections
     // may be closed to make room.
     Status make_all(Peer& peer);
-    // Connects the queue pair to that one of the other side, or begins to through rdma_cm.
+    // Prepares all paths for connect(). kNotYet: call it again before.
+    Status prepare(const Peer& peer);
+    // Connects the queue pair to that one of the other side, or begins to through rdma_cm. Errors
+    // that are `again` may pass.
     Status connect(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
     // Returns true if the queue pair connects through rdma_cm.
     bool needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const;
@@ -58,6 +61,7 @@ public:
     }
 
 private:
+    Status prepare(const Peer& peer, const Subchannel& subchannel);
     void add_subchannels(Peer& peer);
     Status make(Peer& peer, Subchannel& subchannel);
     Status create(std::uint32_t rail, std::unique_ptr<QueuePair>& out);

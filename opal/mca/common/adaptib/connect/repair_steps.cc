@@ -30,6 +30,7 @@ void RepairSteps::on_repair_begins(Peer& peer) {
         peer.interruption.repair.active = true;
         peer.interruption.repair.began = context_.options.attended->now();
     }
+    static_cast<void>(parts_.queue_pairs.prepare(peer)); // before they are connected again
     context_.events.report(peer, ConnectEvent::interrupted);
     if (!peer.interruption.repair.gentle) {
         parts_.queue_pairs.fail_all(peer);

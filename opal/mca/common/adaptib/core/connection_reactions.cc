@@ -154,8 +154,10 @@ bool ConnectionReactions::connect_at_start(std::uint64_t name, const Peer*& aske
     if (!parts_->peers.find_or_make(name, peer, PeerDirectory::Why::user).ok()) {
         return false;
     }
-    if (peer->contact.datagram.handle != nullptr &&
-        !peer->ending.released) { // else contacted and released since
+    if (peer->contact.datagram.coming) {
+        parts_->connections.handshake().request(*peer); // is made once the peer is reached
+    } else if (peer->contact.datagram.handle != nullptr &&
+               !peer->ending.released) { // else contacted and released since
         parts_->connections.handshake().request_if_room(*peer);
         asked = peer;
     }

@@ -17,17 +17,13 @@ bool is_waited_for(const Peer& peer) {
 
 } // namespace
 
-bool Contacts::may_be_reached(const Peer& peer, Status status) const {
-    return !paths_.reports_paths(peer) && (status.is_again() || status.wants_room());
-}
-
 void Contacts::add(Peer& peer, Status status) {
     if (status.reason() == Reason::peer_gone) {
         return;
     }
     const Nanoseconds now = clock_.now();
     peer.contact.datagram.coming = true;
-    Contact contact{&peer, now, now, status.is_again() ? kFirstPauseOfLate : kFirstPause};
+    Contact contact{&peer, now, now, status == kNotYet ? kFirstPauseOfLate : kFirstPause};
     if (!put_off(contact, status, now)) {
         contacts_.push_back(contact);
     }
@@ -86,11 +82,11 @@ bool Contacts::try_contact(Contact& contact, Nanoseconds now) {
 // Returns true if the contact is given up, false if it is tried again later.
 bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
     Peer& peer = *contact.peer;
-    if (!is_waited_for(peer) || status.is_again()) {
+    if (!is_waited_for(peer) || status == kNotYet) {
         contact.since = now;
     }
     const Nanoseconds lasted = now - contact.since;
-    const bool final = !paths_.reports_paths(peer) && !may_be_reached(peer, status);
+    const bool final = !paths_.reports_paths(peer) && !may_be_reached(status);
     if (final || lasted >= liveness_.patience()) {
         refuse_sender(peer, status, lasted);
         return true;
@@ -102,7 +98,7 @@ bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
                             why_unreached(peer, status) + " Attempts go on; " + give_up_text());
     }
     contact.next = now + contact.pause;
-    contact.pause = std::min(2 * contact.pause, status.is_again() ? kMostPauseOfLate : kMostPause);
+    contact.pause = std::min(2 * contact.pause, status == kNotYet ? kMostPauseOfLate : kMostPause);
     return false;
 }
 
@@ -127,7 +123,7 @@ void Contacts::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
     listener_.on_peer_failed(
         peer,
         "this process cannot reach it" +
-            (may_be_reached(peer, status) ? ", for " + whole_seconds_text(lasted) : std::string()) +
+            (may_be_reached(status) ? ", for " + whole_seconds_text(lasted) : std::string()) +
             ": " + why_unreached(peer, status) +
             " Its messages are dropped, and a receive from any source may wait for one for ever");
     listener_.report_peer_failure(peer);

@@ -8,9 +8,9 @@
 // it (permission), or once something has waited for it as long as `partition_timeout`. Then the
 // peer fails here, with one message, and its process is told by means that need no path to it
 // (Rail::refuse), so that this process fails there, too. RDMA devices may need a while to learn how
-// to reach a port, so with them no refusal is final. A peer that is an endpoint which its process
-// has not opened yet (fabric/late_endpoints.h) is no failure: the process may compute for long, and
-// its end is noticed in any case, so there is neither a notice nor an end to that.
+// to reach a port, so with them no refusal of a way back is final. A peer that is an endpoint which
+// its process has not opened yet (fabric/late_endpoints.h) is no failure: the process may compute
+// for long, and its end is noticed in any case, so there is neither a notice nor an end to that.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, peer/, recovery/, core/datagram_paths.h, core/peer_text.h.
 #pragma once
@@ -55,8 +55,6 @@ public:
              ContactListener& listener)
         : rails_(rails), paths_(paths), liveness_(liveness), clock_(clock), listener_(listener) {}
 
-    // True if the system lacks something that it may have later.
-    bool may_be_reached(const Peer& peer, Status status) const;
     // Adds a peer that could not be reached just now. A process that has ended does not matter as
     // long as nothing that it has sent needs an answer.
     void add(Peer& peer, Status status);

@@ -63,11 +63,18 @@ Status DatagramPaths::open(Peer& peer, std::size_t& pair) {
     }
     Status status = Status::error(Reason::unreachable);
     for (const bool usable : {true, false}) {
-        for (std::size_t i = 0; i < peer.contact.route.total && !status.ok(); ++i) {
-            if (has_datagrams(peer, i) && paths_.usable(peer, i) == usable &&
-                status.reason() != Reason::peer_gone) {
+        for (std::size_t i = 0; i < peer.contact.route.total; ++i) {
+            if (!has_datagrams(peer, i) || paths_.usable(peer, i) != usable) {
+                continue;
+            }
+            const Status moved = move(peer, i);
+            if (moved.ok() || moved == kNotYet || moved.reason() == Reason::peer_gone) {
                 pair = i;
-                status = move(peer, i);
+                return moved;
+            }
+            if (!may_be_reached(status)) {
+                pair = i;
+                status = moved;
             }
         }
     }
@@ -100,7 +107,7 @@ std::size_t DatagramPaths::next_pair(const Peer& peer) const {
     return best;
 }
 
-// Creates the handle anew each time, since the address that it stands for may have changed.
+// Asks each time, since the address that the handle stands for may have changed.
 Status DatagramPaths::handle_for(const Peer& peer, std::size_t pair,
                                  std::unique_ptr<AddressHandle>& out) {
     const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
@@ -136,6 +143,15 @@ Status DatagramPaths::move(Peer& peer, std::size_t pair) {
     return status;
 }
 
+void DatagramPaths::renew_handle(Peer& peer) {
+    std::unique_ptr<AddressHandle> handle;
+    DatagramTarget& target = peer.contact.datagram;
+    if (reports_paths(peer) && target.handle != nullptr &&
+        handle_for(peer, target.pair, handle).ok()) {
+        peer.contact.channel.retransmitter().renew(target, std::move(handle));
+    }
+}
+
 // Moves to the best other path that works; without one, the datagrams stay where they are.
 void DatagramPaths::leave(Peer& peer) {
     for (std::size_t tries = 0; tries < peer.contact.route.total; ++tries) {
@@ -144,8 +160,8 @@ void DatagramPaths::leave(Peer& peer) {
             return;
         }
         const Status status = move(peer, pair);
-        if (status.ok()) {
-            return;
+        if (status.ok() || status == kNotYet) {
+            return; // in that case the next doubt tries again
         }
         if (status.reason() == Reason::peer_gone) {
             listener_.on_peer_failed(peer, reason_text(status.reason()));

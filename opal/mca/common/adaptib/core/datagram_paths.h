@@ -70,9 +70,13 @@ public:
     // ---- Changes
 
     // Prepares sending datagrams to the peer, over the first pair of rails that works; pairs that
-    // are known to have failed are tried last. Errors: of `pair`, the last one tried.
+    // are known to have failed are tried last. Errors: of `pair`, one that may pass if there is
+    // any; kNotYet: the handle is being made.
     Status open(Peer& peer, std::size_t& pair);
     void on_path_changed(Peer& peer, std::size_t pair, PathState now);
+    // Called when the peer's datagrams are not answered: their path may lead to another port by
+    // now, such as a gateway's that has taken over.
+    void renew_handle(Peer& peer);
     // Called when the path that the peer's datagrams take does not work. REQUIRES: the peer has not
     // failed.
     void on_failure(Peer& peer, DatagramChannel::PathFailure failure, WorkStatus status);

@@ -234,7 +234,7 @@ Status PeerDirectory::wake_peer(Peer& peer, Why why, const ProcessAddress& addre
     if (status.ok()) {
         return status;
     }
-    if (why == Why::datagram || parts_.contacts.may_be_reached(peer, status)) {
+    if (why == Why::datagram || may_be_reached(status)) {
         parts_.contacts.add(peer, status);
         return kOk;
     }

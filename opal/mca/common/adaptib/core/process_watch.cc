@@ -70,6 +70,7 @@ DatagramChannel::Standing ProcessWatch::standing_of(Peer& peer, Nanoseconds sinc
     if (options_.attended->now() >= options_.liveness->ends_at(peer, since)) {
         return Standing::lost;
     }
+    datagram_paths_.renew_handle(peer);
     life_.want(peer);
     if (life_.answers(peer, peer.contact.datagram.pair, since)) {
         return peer.health.life.calls ? Standing::present : Standing::absent;

@@ -2,8 +2,95 @@
 #include "core/routes.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace adaptib {
+
+namespace {
+
+// The place of each rail, by its number, in the order of their names, as published.
+std::vector<std::size_t> places_by_name(std::vector<std::string> names) {
+    std::vector<std::size_t> order(names.size());
+    std::vector<std::size_t> places(names.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    for (std::string& name : names) {
+        name.resize(std::min(name.size(), kMaxRailName));
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return names[a] < names[b]; });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        places[order[i]] = i;
+    }
+    return places;
+}
+
+// Values by which pair_rails compares pairs of rails, from what both ends know.
+class PairValues {
+public:
+    PairValues(const Routes& routes, RailList rails, const PeerRoute& route,
+               std::span<const AddressRail> remote)
+        : routes_(routes), rails_(rails), route_(route), remote_(remote) {
+        std::vector<std::string> ours;
+        std::vector<std::string> theirs;
+        for (std::uint32_t i = route.local.first; i < route.local.end(); ++i) {
+            ours.push_back(rails[i]->info().name);
+            for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
+                if (subnet_match(i, j) > 0) {
+                    best_[kind(i)] = std::max(best_[kind(i)], rate(i, j));
+                }
+            }
+        }
+        for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
+            theirs.push_back(remote[j].name);
+        }
+        our_places_ = places_by_name(std::move(ours));
+        their_places_ = places_by_name(std::move(theirs));
+    }
+
+    // InfiniBand and Ethernet match in different measures, so the faster kind of network comes
+    // first, then the better match.
+    std::uint32_t network(std::uint32_t own, std::uint32_t other) const {
+        constexpr std::uint32_t kMostRate = 0x7fffff;
+        constexpr std::uint32_t kMostMatch = 0xff;
+        const std::uint32_t match = std::min(subnet_match(own, other), kMostMatch);
+        const bool infiniband = rails_[own]->info().link_layer == LinkLayer::infiniband;
+        const std::uint32_t fastest = std::min(best_[kind(own)], kMostRate);
+        return match == 0 ? 0 : (fastest << 1 | (infiniband ? 1 : 0)) << 8 | match;
+    }
+    // The rate and, if it is equal, whether both rails have the same place among those of their
+    // host: planes of a network often have equal prefixes. The order of the rails does not tell,
+    // since it is another one for each processor socket.
+    std::uint32_t rate_and_place(std::uint32_t own, std::uint32_t other) const {
+        const bool same =
+            our_places_[own - route_.local.first] == their_places_[other - route_.remote.first];
+        return std::min(rate(own, other), UINT32_MAX / 2) << 1 | (same ? 1 : 0);
+    }
+
+private:
+    std::size_t kind(std::uint32_t own) const {
+        return rails_[own]->info().link_layer == LinkLayer::ethernet ? 1 : 0;
+    }
+    std::uint32_t subnet_match(std::uint32_t own, std::uint32_t other) const {
+        return rails_[own]->subnet_match({remote_[other].size, remote_[other].bytes});
+    }
+    std::uint32_t rate(std::uint32_t own, std::uint32_t other) const {
+        return std::min(routes_.published_rate(own), remote_[other].rate);
+    }
+
+    const Routes& routes_;
+    RailList rails_;
+    const PeerRoute& route_;
+    std::span<const AddressRail> remote_;
+    std::array<std::uint32_t, 2> best_{}; // rate, by kind
+    std::vector<std::size_t> our_places_;
+    std::vector<std::size_t> their_places_;
+};
+
+} // namespace
 
 bool Routes::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const {
     const auto count = static_cast<std::uint32_t>(address.rails.size());
@@ -22,15 +109,11 @@ bool Routes::route_over(std::uint32_t fabric, const ProcessAddress& address, Pee
     out.fabric = fabric;
     out.local = local;
     out.remote = remote;
+    const PairValues values(*this, rails_, out, address.rails);
     pair_rails(
         out, options_.self < address.name,
-        [&](std::uint32_t own, std::uint32_t other) {
-            const AddressRail& rail = address.rails[other];
-            return rails_[own]->subnet_match({rail.size, rail.bytes});
-        },
-        [&](std::uint32_t own, std::uint32_t other) {
-            return std::min(published_rate(own), address.rails[other].rate);
-        });
+        [&](std::uint32_t own, std::uint32_t other) { return values.network(own, other); },
+        [&](std::uint32_t own, std::uint32_t other) { return values.rate_and_place(own, other); });
     add_paths(out, [&](std::uint32_t own, std::uint32_t other) {
         const AddressRail& rail = address.rails[other];
         return std::min({std::uint32_t{paths_of(own)}, std::uint32_t{rail.paths},

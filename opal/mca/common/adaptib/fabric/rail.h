@@ -79,9 +79,14 @@ public:
     Status create_qp(const QpInit& init, std::unique_ptr<QueuePair>& out) {
         return create_qp_impl(init, out);
     }
+    // Never waits. kNotYet, kUnanswered: call again. A handle leads where the path led when it was
+    // made: a later one may lead to another port.
     Status create_ah(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
         return create_ah_impl(path, out);
     }
+    // Call it until it is ok before QueuePair::modify sets a path: otherwise that call may wait for
+    // the system to find the path. kNotYet, kUnanswered: call again.
+    Status prepare_path(const PathSpec& path) { return prepare_path_impl(path); }
     // REQUIRES: the handle is of this rail. May ask the system (some microseconds).
     Reach reach(const AddressHandle& handle) const { return reach_impl(handle); }
     // Registers the caller's memory for local use and, as `access` says, for remote use, until the
@@ -131,6 +136,7 @@ private:
     virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
     virtual Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) = 0;
     virtual Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) = 0;
+    virtual Status prepare_path_impl(const PathSpec&) { return kOk; }
     virtual Reach reach_impl(const AddressHandle&) const { return Reach::unknown; }
     virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
     virtual Status register_file_impl(const FileRange&, void*, Bytes, std::uint32_t,

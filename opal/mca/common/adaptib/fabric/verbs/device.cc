@@ -230,6 +230,7 @@ Device::Device(const Calls& calls, ibv_device* device, std::uint32_t distance)
       distance_(distance) {}
 
 Device::~Device() {
+    handles_.reset();
     if (pd_ != nullptr) {
         calls_.dealloc_pd(pd_);
     }
@@ -267,6 +268,7 @@ Status Device::open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* devic
     if (made->pd_ == nullptr) {
         return fail("cannot allocate a protection domain", -1);
     }
+    made->handles_ = std::make_unique<AddressHandles>(calls, made->pd_);
     out = std::move(made);
     return kOk;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/verbs_calls.h"
 #include "fabric/verbs/verbs_fabric.h"
 
@@ -43,6 +44,7 @@ public:
     const Mlx5Calls* mlx5() const { return mlx5_; } // null: libmlx5 does not drive this device
     ibv_context* context() const { return context_; }
     ibv_pd* pd() const { return pd_; }
+    AddressHandles& handles() const { return *handles_; }
     const ibv_device_attr& limits() const { return limits_; }
     const std::string& name() const { return name_; }
     int numa_node() const { return numa_node_; }
@@ -58,6 +60,7 @@ private:
     std::uint32_t distance_ = 10;
     ibv_context* context_ = nullptr;
     ibv_pd* pd_ = nullptr;
+    std::unique_ptr<AddressHandles> handles_; // of `pd_`
     ibv_device_attr limits_{};
 };
 

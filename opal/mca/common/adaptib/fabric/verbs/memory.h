@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "fabric/fabric.h"
+#include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/rail.h"
 
 namespace adaptib::verbs {
@@ -26,15 +28,11 @@ int verbs_access(const VerbsRail& rail, std::uint32_t access);
 
 class VerbsAddressHandle final : public AddressHandle {
 public:
-    VerbsAddressHandle(const Calls& calls, ibv_ah* ah) : calls_(calls), ah_(ah) {}
-    ~VerbsAddressHandle() override { calls_.destroy_ah(ah_); }
-    VerbsAddressHandle(const VerbsAddressHandle&) = delete;
-    VerbsAddressHandle& operator=(const VerbsAddressHandle&) = delete;
-    ibv_ah* ah() const { return ah_; }
+    explicit VerbsAddressHandle(SharedAh ah) : ah_(std::move(ah)) {}
+    ibv_ah* ah() const { return ah_->get(); }
 
 private:
-    const Calls& calls_;
-    ibv_ah* ah_;
+    SharedAh ah_;
 };
 
 } // namespace adaptib::verbs

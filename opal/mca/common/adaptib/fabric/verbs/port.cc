@@ -30,7 +30,7 @@ int grade(const ibv_gid_entry& entry) {
 
 std::string gid_text(const ibv_gid_entry& entry) {
     return std::to_string(entry.gid_index) + " (" + gid_type_text(entry) + ") " +
-           gid_address_text(entry);
+           gid_address_text(entry.gid);
 }
 
 // RoCE: chooses the requested GID, or the best one.
@@ -107,9 +107,9 @@ const char* gid_type_text(const ibv_gid_entry& entry) {
     return entry.gid_type < kTypes.size() ? kTypes[entry.gid_type] : "?";
 }
 
-std::string gid_address_text(const ibv_gid_entry& entry) {
+std::string gid_address_text(const ibv_gid& gid) {
     char text[INET6_ADDRSTRLEN] = "?";
-    inet_ntop(AF_INET6, entry.gid.raw, text, sizeof text);
+    inet_ntop(AF_INET6, gid.raw, text, sizeof text);
     return text;
 }
 

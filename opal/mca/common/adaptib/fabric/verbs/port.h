@@ -38,9 +38,9 @@ struct Port {
 std::vector<ibv_gid_entry> read_gids(const Device& device, const Port& port);
 std::vector<Partition> read_pkeys(const Device& device, const Port& port, int& error);
 
-const char* gid_type_text(const ibv_gid_entry& entry);    // "RoCE v2"
-std::string gid_address_text(const ibv_gid_entry& entry); // "::ffff:10.0.0.1"
-bool is_ipv4(const std::uint8_t* gid);                    // 16 bytes: ::ffff:a.b.c.d
+const char* gid_type_text(const ibv_gid_entry& entry); // "RoCE v2"
+std::string gid_address_text(const ibv_gid& gid);      // "::ffff:10.0.0.1"
+bool is_ipv4(const std::uint8_t* gid);                 // 16 bytes: ::ffff:a.b.c.d
 
 // Reads all fields. An inactive port is ok; its GID and partition are not read.
 // Errors: no_device (no usable GID, no reply), bad_argument (the port lacks the GID or partition of

@@ -257,7 +257,9 @@ Status VerbsQueuePair::refused_move(int result) {
     const int error = error_number(result);
     const QpState before = state_;
     look_again();
-    return state_ != before ? Status::error(Reason::bad_state) : status_of(error);
+    return state_ != before     ? Status::error(Reason::bad_state)
+           : error == ETIMEDOUT ? kUnanswered
+                                : status_of(error);
 }
 
 void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to) {

@@ -91,6 +91,14 @@ bool try_qp(const VerbsRail& rail, RailInfo& info, ibv_cq* cq, ibv_qp_type type,
     return true;
 }
 
+// Adds what AddressHandles has found out.
+void explain(Status status, const PathVector& path, std::string& error_text) {
+    if (status == kUnanswered) {
+        error_text = "no answer to ARP or neighbor discovery from " +
+                     gid_address_text(path.attributes.grh.dgid);
+    }
+}
+
 // Finds the inline limit by trial, because no call reports it.
 bool try_inline(const VerbsRail& rail, ibv_cq* cq, ibv_qp_type type, RailInfo& info, int& error) {
     for (Bytes step : kInlineSteps) {
@@ -107,12 +115,6 @@ bool try_inline(const VerbsRail& rail, ibv_cq* cq, ibv_qp_type type, RailInfo& i
 VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
                      std::uint32_t index, std::uint64_t owner)
     : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
-    describe();
-}
-
-VerbsRail::~VerbsRail() = default;
-
-void VerbsRail::describe() {
     const ibv_device_attr& d = device_.limits();
     info_.name = device_.name() + ":" + std::to_string(port_.number);
     info_.link_layer = port_.ethernet() ? LinkLayer::ethernet : LinkLayer::infiniband;
@@ -135,6 +137,8 @@ void VerbsRail::describe() {
     info_.max_cq_depth = limit(d.max_cqe);
     info_.max_reads = std::min({limit(d.max_qp_rd_atom), limit(d.max_qp_init_rd_atom), 255u});
 }
+
+VerbsRail::~VerbsRail() = default;
 
 // -------------------------------------------------------------------------------------------------
 // Trial of what the device really offers
@@ -362,18 +366,30 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
 
 Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
     PathVector found;
-    if (const Status status =
+    if (const Status checked =
             path_vector(port_, path, options_, Traffic::datagrams, found, last_error_text_);
-        !status.ok()) {
-        return status;
+        !checked.ok()) {
+        return checked;
     }
-    errno = 0;
-    ibv_ah* ah = calls().create_ah(device_.pd(), &found.attributes);
-    if (ah == nullptr) {
-        return status_of(error_number(-1));
+    SharedAh ah;
+    const Status status = device_.handles().find(found.attributes, port_.ethernet(), ah);
+    if (status.ok()) {
+        out = std::make_unique<VerbsAddressHandle>(std::move(ah));
     }
-    out = std::make_unique<VerbsAddressHandle>(calls(), ah);
-    return kOk;
+    explain(status, found, last_error_text_);
+    return status;
+}
+
+// Other errors show when the path is used.
+Status VerbsRail::prepare_path_impl(const PathSpec& path) {
+    PathVector found;
+    if (!port_.ethernet() ||
+        !path_vector(port_, path, options_, Traffic::connection, found, last_error_text_).ok()) {
+        return kOk;
+    }
+    const Status status = device_.handles().prepare(found.attributes);
+    explain(status, found, last_error_text_);
+    return status;
 }
 
 Status VerbsRail::register_impl(void* address, Bytes length, std::uint32_t access,

@@ -15,6 +15,8 @@
 //     the device cannot resize, the queue is deep from the start, and a queue pair without room is
 //     refused;
 //   * RESET to ERR, which adapters do not support, goes through INIT;
+//   * address handles are shared, and made by a thread where that may take long
+//     (address_handles.h);
 //   * DC queue pairs are those of libmlx5 (dc.h).
 // Ownership: the fabric's.  Threads: one.
 // May touch: base/, fabric/, libibverbs.
@@ -105,6 +107,7 @@ private:
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;
     Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override;
+    Status prepare_path_impl(const PathSpec& path) override;
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status register_file_impl(const FileRange& file, void* address, Bytes length,
@@ -112,7 +115,6 @@ private:
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status check(const QpInit& init);
-    void describe();
     void probe_dc();
 
     const Device& device_;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <span>
 
@@ -44,21 +43,14 @@ std::size_t serve(std::span<ResponderPort* const> ports, std::span<pollfd> chann
 } // namespace
 
 Responder::~Responder() {
-    stop();
+    if (thread_.running()) {
+        ends_ = true;
+        wake();
+        thread_.join();
+    }
     if (wakes_ >= 0) {
         close(wakes_);
     }
-}
-
-// A forked child has no thread to wait for.
-void Responder::stop() {
-    if (!running_ || getpid() != owner_) {
-        return;
-    }
-    ends_ = true;
-    wake();
-    pthread_join(thread_, nullptr);
-    running_ = false;
 }
 
 void Responder::wake() const {
@@ -96,15 +88,7 @@ Status Responder::start(std::span<const std::unique_ptr<Rail>> rails, const Answ
     }
     wakes_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch();
-    owner_ = getpid();
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    if (wakes_ >= 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
-        running_ = pthread_create(&thread_, nullptr, &Responder::run, this) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    }
-    if (!running_) {
+    if (wakes_ < 0 || !thread_.start(&Responder::run, this)) {
         ports_.clear();
         return Status::error(Reason::no_memory);
     }

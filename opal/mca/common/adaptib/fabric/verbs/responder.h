@@ -10,15 +10,11 @@
 // has to keep their order.
 // Shared: the answerer; each rail's port, under a lock that either side takes when it changes
 // something.
-// Signals: all are blocked in the thread. Fork: a child has no such thread, and its copy of this
-// object ends without one.
 // Ownership: the fabric's; ends before the rails.
 // May touch: base/, fabric/, libibverbs, pthreads, poll, eventfd.
 #pragma once
 
 #include <poll.h>
-#include <pthread.h>
-#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -26,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "fabric/verbs/quiet_thread.h"
 #include "fabric/verbs/responder_port.h"
 
 namespace adaptib::verbs {
@@ -57,17 +54,14 @@ private:
     void watch();
     void loop();
     int timeout(bool rests) const;
-    void stop();
 
     std::vector<std::unique_ptr<ResponderPort>> ports_; // by rail; null: none
     // The thread's: what poll() watches, first wakes_, then a channel for each of `served_`.
     std::vector<pollfd> watched_;
     std::vector<ResponderPort*> served_;
     int wakes_ = -1; // eventfd
-    bool running_ = false;
     std::atomic<bool> ends_{false};
-    pid_t owner_ = 0; // process that the thread belongs to
-    pthread_t thread_{};
+    QuietThread thread_;
 };
 
 } // namespace adaptib::verbs

@@ -3,8 +3,6 @@
 #include "fabric/verbs/responder_port.h"
 
 #include <cerrno>
-#include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "fabric/verbs/errors.h"
@@ -20,16 +18,6 @@ constexpr std::uint32_t kLifeShift = 33;
 constexpr int kBatch = 16;
 constexpr unsigned kAcknowledgeEvery = 64; // events; acknowledging takes a library lock
 
-bool lead_to_one_place(const ibv_ah_attr& a, const ibv_ah_attr& b) {
-    const auto members = [](const ibv_ah_attr& of) {
-        return std::tie(of.grh.flow_label, of.grh.sgid_index, of.grh.hop_limit,
-                        of.grh.traffic_class, of.dlid, of.sl, of.src_path_bits, of.static_rate,
-                        of.is_global, of.port_num);
-    };
-    return std::memcmp(&a.grh.dgid, &b.grh.dgid, sizeof a.grh.dgid) == 0 &&
-           members(a) == members(b);
-}
-
 } // namespace
 
 ResponderPort::ResponderPort(VerbsRail& rail, const Answerer& answerer, std::uint64_t access_key)
@@ -39,11 +27,6 @@ ResponderPort::ResponderPort(VerbsRail& rail, const Answerer& answerer, std::uin
 ResponderPort::~ResponderPort() {
     if (qp_ != nullptr) {
         calls_.destroy_qp(qp_);
-    }
-    for (Handle& handle : handles_) {
-        if (handle.ah != nullptr) {
-            calls_.destroy_ah(handle.ah);
-        }
     }
     if (cq_ != nullptr) {
         calls_.ack_cq_events(cq_, unacknowledged_);
@@ -128,9 +111,7 @@ bool ResponderPort::start() {
     for (std::uint32_t i = 0; i < kAnswers; ++i) {
         free_answers_[free_count_++] = i;
     }
-    for (Handle& handle : handles_) {
-        handle.under_way = 0;
-    }
+    handles_ = {};
     for (std::uint32_t i = 0; i < kReceives && good; ++i) {
         good = post_receive(i);
     }
@@ -216,7 +197,7 @@ void ResponderPort::take(const ibv_wc& completion) {
     broken_ = broken_ || !good;
     if ((completion.wr_id & kAnswerTag) != 0) {
         const auto slot = static_cast<std::uint32_t>(completion.wr_id);
-        --handles_[handle_of_[slot]].under_way;
+        handles_[slot].reset();
         free_answers_[free_count_++] = slot;
         return;
     }
@@ -237,8 +218,8 @@ void ResponderPort::answer(std::span<const std::byte> question, std::uint32_t as
     const std::uint32_t slot = free_answers_[free_count_ - 1];
     const Answerer::Reply reply =
         answerer_.answer(rail_.index(), question, {answer_at(slot), kMostQuestion});
-    std::size_t handle = 0;
-    if (reply.length == 0 || !find_handle(reply, handle)) {
+    SharedAh handle = reply.length > 0 ? find_handle(reply) : nullptr;
+    if (handle == nullptr) {
         return;
     }
     ibv_sge entry{reinterpret_cast<std::uintptr_t>(answer_at(slot)),
@@ -249,7 +230,7 @@ void ResponderPort::answer(std::span<const std::byte> question, std::uint32_t as
     work.num_sge = 1;
     work.opcode = IBV_WR_SEND;
     work.send_flags = IBV_SEND_SIGNALED;
-    work.wr.ud.ah = handles_[handle].ah;
+    work.wr.ud.ah = handle->get();
     work.wr.ud.remote_qpn = asker;
     work.wr.ud.remote_qkey = queue_key(reply.access_key);
     ibv_send_wr* bad = nullptr;
@@ -258,15 +239,14 @@ void ResponderPort::answer(std::span<const std::byte> question, std::uint32_t as
         return;
     }
     --free_count_;
-    handle_of_[slot] = handle;
-    ++handles_[handle].under_way;
+    handles_[slot] = std::move(handle);
 }
 
-// Finds the handle that leads there; otherwise replaces the least recently used one.
-bool ResponderPort::find_handle(const Answerer::Reply& reply, std::size_t& handle) {
+// Null: there is none, or none yet.
+SharedAh ResponderPort::find_handle(const Answerer::Reply& reply) {
     WireAddress remote{};
     if (!decode_address(reply.to, remote)) {
-        return false;
+        return nullptr;
     }
     ibv_ah_attr attributes{};
     {
@@ -274,30 +254,10 @@ bool ResponderPort::find_handle(const Answerer::Reply& reply, std::size_t& handl
         fill_vector(port_, path_to(port_, reply.to, reply.path), remote, rail_.options(),
                     attributes);
     }
-    std::size_t oldest = kHandles;
-    for (std::size_t i = 0; i < kHandles; ++i) {
-        Handle& each = handles_[i];
-        if (each.ah != nullptr && lead_to_one_place(each.attributes, attributes)) {
-            each.used = ++answered_;
-            handle = i;
-            return true;
-        }
-        if (each.under_way == 0 && (oldest == kHandles || each.used < handles_[oldest].used)) {
-            oldest = i;
-        }
-    }
-    if (oldest == kHandles) {
-        return false;
-    }
-    Handle& place = handles_[oldest];
-    if (place.ah != nullptr) {
-        calls_.destroy_ah(place.ah);
-    }
-    place.attributes = attributes;
-    place.used = ++answered_;
-    place.ah = calls_.create_ah(rail_.device().pd(), &attributes);
-    handle = oldest;
-    return place.ah != nullptr;
+    SharedAh out;
+    const bool ethernet = rail_.info().link_layer == LinkLayer::ethernet;
+    static_cast<void>(rail_.device().handles().find(attributes, ethernet, out));
+    return out;
 }
 
 } // namespace adaptib::verbs

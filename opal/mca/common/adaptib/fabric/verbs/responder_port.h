@@ -4,12 +4,10 @@
 //
 // Purpose: owns its objects of libibverbs and works when its completion channel wakes: takes
 // questions, answers them from buffers that were registered at the start, and posts the receives
-// again. It gives no answer that would have to wait for a buffer or for an address handle: the peer
-// asks again. It keeps kHandles address handles, by destination, because creating one is a system
-// call on some devices. It restarts a failed queue pair, at most once in kRestEvery; a queue pair
-// whose device is gone stays as it is.
-// Ownership: the responder's. Nothing is allocated after open(), except by libibverbs for address
-// handles.
+// again. It gives no answer that would have to wait for a buffer or for an address handle, which it
+// shares with the device's rails: the peer asks again. It restarts a failed queue pair, at most
+// once in kRestEvery; a queue pair whose device is gone stays as it is.
+// Ownership: the responder's. Nothing is allocated after open(), except for address handles.
 // Threads: open() and the destructor run while no other thread uses the object; set_port() on any
 // thread; the rest on the responder's thread.
 // May touch: base/, fabric/, libibverbs.
@@ -31,7 +29,6 @@ class ResponderPort {
 public:
     static constexpr std::uint32_t kReceives = 128;
     static constexpr std::uint32_t kAnswers = 32; // in flight
-    static constexpr std::size_t kHandles = 32;
 
     ResponderPort(VerbsRail& rail, const Answerer& answerer, std::uint64_t access_key);
     ~ResponderPort();
@@ -59,13 +56,6 @@ private:
     static_assert(kReceiveBytes >= kGrhBytes + kMostQuestion);
     static constexpr std::chrono::seconds kRestEvery{1};
 
-    struct Handle {
-        ibv_ah_attr attributes{};
-        ibv_ah* ah = nullptr;
-        std::uint32_t under_way = 0;
-        std::uint64_t used = 0;
-    };
-
     Status make_queue_pair();
     bool start();
     void restart();
@@ -73,7 +63,7 @@ private:
     bool post_receive(std::uint32_t index);
     void take(const ibv_wc& completion);
     void answer(std::span<const std::byte> question, std::uint32_t asker);
-    bool find_handle(const Answerer::Reply& reply, std::size_t& handle);
+    SharedAh find_handle(const Answerer::Reply& reply);
     std::byte* receive_at(std::uint32_t index) const;
     std::byte* answer_at(std::uint32_t index) const;
 
@@ -88,12 +78,10 @@ private:
     ibv_cq* cq_ = nullptr;
     ibv_qp* qp_ = nullptr;
     std::unique_ptr<MemoryRegion> memory_;
-    std::array<Handle, kHandles> handles_;
     std::array<std::uint32_t, kAnswers> free_answers_{};
-    std::array<std::size_t, kAnswers> handle_of_{}; // of an answer in flight
+    std::array<SharedAh, kAnswers> handles_; // of answers in flight
     std::size_t free_count_ = 0;
-    std::uint64_t life_ = 0; // counts the queue pair's lives, from one RESET to the next
-    std::uint64_t answered_ = 0;
+    std::uint64_t life_ = 0;      // counts the queue pair's lives, from one RESET to the next
     unsigned unacknowledged_ = 0; // events
     bool pending_ = false;
     bool broken_ = false;

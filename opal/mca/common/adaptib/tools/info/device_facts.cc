@@ -20,7 +20,7 @@ std::vector<std::string> gids_of(const Device& device, const Port& port) {
     std::vector<std::string> out;
     for (const ibv_gid_entry& entry : verbs::read_gids(device, port)) {
         out.push_back(std::to_string(entry.gid_index) + " " + verbs::gid_type_text(entry) + " " +
-                      verbs::gid_address_text(entry));
+                      verbs::gid_address_text(entry.gid));
     }
     return out;
 }

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/wire.h"
+#include "fabric/await_handle.h"
 
 namespace adaptib {
 
@@ -76,7 +77,7 @@ PairReach reach_of_pair(Rail& rail, const HostDescription::RailLine& remote) {
         return out;
     }
     std::unique_ptr<AddressHandle> handle;
-    if (!rail.create_ah(rail.path_to(remote.address, 0), handle).ok()) {
+    if (!await_ah(rail, rail.path_to(remote.address, 0), handle).ok()) {
         out.why_not = rail.last_error_text();
         out.why_not = out.why_not.empty() ? "the device refuses a path to it" : out.why_not;
         return out;
