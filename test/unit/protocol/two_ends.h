@@ -173,7 +173,7 @@ private:
     mutable Nanoseconds now_{0};
 };
 
-class TwoEnds : RmaTargetListener, MemoryListener {
+class TwoEnds final : RmaTargetListener, MemoryListener {
 public:
     static constexpr std::uint64_t kUnits = 1024; // of the ring
     static constexpr Bytes kBlock = 128 * kKiB;
