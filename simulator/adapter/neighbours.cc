@@ -62,7 +62,7 @@ std::uint16_t udp_port_of_handle(const Device& device) {
     static std::atomic<std::uint32_t> count{std::random_device{}()};
     return device.description->rule(Rule::udp_port) == 0
                ? udp_port_of(0)
-               : udp_port_of(std::minstd_rand(++count)() >> 4);
+               : udp_port_of(static_cast<std::uint32_t>(std::minstd_rand(++count)() >> 4));
 }
 
 } // namespace adaptib::hca

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // -------------------------------------------------------------------------------------------------
 // Layout. A change of any number here requires a new kWireVersion.
 
-static_assert(kWireVersion == 33);
+static_assert(kWireVersion == 34);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
