@@ -121,7 +121,7 @@ struct Thread {
 
 // What has led to executions that were tried already: bit 4 * preemptions + stale loads.
 using Tried = std::unordered_map<std::uint64_t, std::uint32_t>;
-constexpr int kMostBounds = 4; // preemptions, and stale loads + 1
+constexpr int kMostBounds = 4; // preemptions, and stale loads + 1: explore() takes no more
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     std::uint64_t x = a ^ (b + 0x9e3779b97f4a7c15u + (a << 6u) + (a >> 2u));
@@ -190,7 +190,7 @@ public:
     void plain(const void* at, std::size_t size, bool write);
     std::uint64_t load(const void* at, int size, int order);
     void store(void* at, int size, std::uint64_t value, int order);
-    std::uint64_t change(void* at, int size, int order, const Change& change);
+    std::uint64_t change(void* at, int size, int order, int order_if_none, const Change& change);
     void fence(int order);
     void fence_all();
     void lock(const void* mutex);
@@ -435,7 +435,9 @@ bool Explorer::tried_before() {
     if (now_ <= 0) {
         return false;
     }
-    std::uint64_t state = mix(static_cast<std::uint64_t>(now_), next_is_load_ ? 1 : 2);
+    std::uint64_t state =
+        mix(static_cast<std::uint64_t>(now_),
+            (next_is_load_ ? 1 : 2) + 4 * static_cast<std::uint64_t>(rounds_of_waiting_));
     for (int i = 1; i <= count_; ++i) {
         const Thread& thread = threads_[static_cast<std::size_t>(i)];
         state = mix(state, thread.done);
@@ -796,6 +798,7 @@ std::uint64_t Explorer::load(const void* at, int size, int order) {
     Store& store = location.stores[static_cast<std::size_t>(newest - back)];
     if (store.seen.at[now_] == 0) {
         store.seen.at[now_] = time;
+        thread.waited = false; // it has met something new
     }
     location.loaded.at[now_] = time;
     if (acquires(order)) {
@@ -807,13 +810,14 @@ std::uint64_t Explorer::load(const void* at, int size, int order) {
 }
 
 void Explorer::store(void* at, int size, std::uint64_t value, int order) {
-    static_cast<void>(change(at, size, order, [&](std::uint64_t) {
+    static_cast<void>(change(at, size, order, order, [&](std::uint64_t) {
         return Changed{value, true, false};
     }));
 }
 
 // A load of the newest value and a store, in one.
-std::uint64_t Explorer::change(void* at, int size, int order, const Change& change) {
+std::uint64_t Explorer::change(void* at, int size, int order, int order_if_none,
+                               const Change& change) {
     const std::size_t offset = offset_of(at);
     note_use(offset, size, true);
     const std::uint32_t time = tick();
@@ -827,7 +831,7 @@ std::uint64_t Explorer::change(void* at, int size, int order, const Change& chan
             last.seen.at[now_] = time;
         }
         location.loaded.at[now_] = time;
-        if (acquires(order)) {
+        if (acquires(changed.stores ? order : order_if_none)) {
             thread.knows.join(last.message);
         }
         thread.acquired.join(last.message);
@@ -969,10 +973,10 @@ void Execution::at_end(std::function<void()> destroy) { g_explorer->at_end(std::
 Explored explore(const Bounds& bounds, const std::function<void(Execution&)>& program) {
     Explored out;
     Bounds now = bounds;
-    for (int i = 0; i <= bounds.preemptions; ++i) {
-        const bool last = i == bounds.preemptions;
+    const int most = std::min(bounds.preemptions, kMostBounds);
+    for (int i = 0; i <= most; ++i) {
         now.preemptions = i;
-        now.stale_loads = last ? bounds.stale_loads : std::min(bounds.stale_loads, 1);
+        now.stale_loads = std::min(bounds.stale_loads, i == most ? kMostBounds - 1 : 1);
         const auto begin = std::chrono::steady_clock::now();
         const Explored found = Explorer(now, program).run();
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -1020,8 +1024,11 @@ std::uint64_t machine_load(const void* at, int size, int order) {
 void machine_store(void* at, int size, std::uint64_t value, int order) {
     within([&](Explorer& explorer) { explorer.store(at, size, value, order); });
 }
-std::uint64_t machine_change(void* at, int size, int order, const Change& change) {
-    return within([&](Explorer& explorer) { return explorer.change(at, size, order, change); });
+std::uint64_t machine_change(void* at, int size, int order, int order_if_none,
+                             const Change& change) {
+    return within([&](Explorer& explorer) {
+        return explorer.change(at, size, order, order_if_none, change);
+    });
 }
 void machine_fence(int order) {
     within([&](Explorer& explorer) { explorer.fence(order); });

@@ -24,7 +24,9 @@ bool machine_watches(const void* at);
 void machine_plain(const void* at, std::size_t size, bool write);
 std::uint64_t machine_load(const void* at, int size, int order);
 void machine_store(void* at, int size, std::uint64_t value, int order);
-std::uint64_t machine_change(void* at, int size, int order, const Change& change);
+// `order_if_none`: of the load, if nothing is stored (a compare-exchange that fails).
+std::uint64_t machine_change(void* at, int size, int order, int order_if_none,
+                             const Change& change);
 void machine_fence(int order);
 void machine_fence_all();
 void machine_lock(const void* mutex);

@@ -4,6 +4,7 @@
 // reserved are skipped, and those of a live one never.
 #include "fabric/shm/queue.h"
 
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -14,12 +15,14 @@
 namespace adaptib::shm {
 
 namespace {
-bool g_alive[adaptib::model::kMostThreads + 1]; // by process number
-}
+// By process number. Whoever learns that a process has ended sees all that it has stored, since the
+// system knows of the end only after that.
+std::atomic<std::uint64_t>* g_alive = nullptr;
+} // namespace
 
 // In place of the system's answer (fabric/shm/process.cc).
 bool process_alive(std::uint32_t pid, std::uint64_t) {
-    return pid <= adaptib::model::kMostThreads && g_alive[pid];
+    return pid <= adaptib::model::kMostThreads && g_alive[pid].load(std::memory_order_acquire) != 0;
 }
 
 } // namespace adaptib::shm
@@ -40,9 +43,11 @@ struct Segment {
         header->ring_granules = kGranules;
         header->committed = kGranules;
         header->producers_end = producers;
+        g_alive = reinterpret_cast<std::atomic<std::uint64_t>*>(
+            execution.memory("alive", (producers + 1) * sizeof *g_alive, sizeof *g_alive));
         for (std::uint32_t i = 0; i < producers; ++i) {
             producers_of(base)[i].owner = i + 1;
-            g_alive[i + 1] = true;
+            g_alive[i + 1].store(1);
         }
     }
     std::byte* base;
@@ -115,7 +120,7 @@ void around(Execution& execution) {
     const Segment segment(execution, 1);
     auto& producer = keep<Producer>(execution, segment.base, 0u, nullptr);
     auto& taker = keep<Taker>(execution, segment.base);
-    const int records = scaled(3);
+    const int records = scaled(5);
     execution.thread([&, records] {
         for (std::uint64_t i = 1; i <= static_cast<std::uint64_t>(records); ++i) {
             push(producer, i, i % 2 == 0 ? sizeof(Record) : kShort);
@@ -152,18 +157,31 @@ void killed(Execution& execution) {
         std::uint64_t position = 0;
         check(ends.reserve(2, position) == Push::ok, "there is no room");
         yield();
-        g_alive[1] = false;
+        g_alive[1].store(0, std::memory_order_release);
     });
     execution.thread([&lives] { push(lives, 1, kShort); });
     execution.thread([&] { taker.take(1); });
     execution.after([&taker] { check(taker.consumer().garbage() == 0, "garbage"); });
 }
 
+// A producer is killed behind its record, which counts.
+void ended(Execution& execution) {
+    const Segment segment(execution, 2);
+    auto& taker = keep<Taker>(execution, segment.base);
+    auto& ends = keep<Producer>(execution, segment.base, 0u, nullptr);
+    execution.thread([&ends] {
+        push(ends, 1, kShort);
+        g_alive[1].store(0, std::memory_order_release);
+    });
+    execution.thread([&] { taker.take(1); });
+    expect_clean(execution, taker, 0);
+}
+
 } // namespace
 
 const std::vector<Model>& models() {
     static const std::vector<Model> all = {
-        {"around", {}, around}, {"two", {}, two}, {"killed", {}, killed}};
+        {"around", {}, around}, {"two", {}, two}, {"killed", {}, killed}, {"ended", {}, ended}};
     return all;
 }
 

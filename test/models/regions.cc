@@ -35,7 +35,8 @@ struct Target {
 
 std::uint32_t add(Target& target, std::uint64_t base, Bytes length) {
     std::uint32_t key = 0;
-    check(target.regions.add(base, length, kRail, kAccess, kPrivate, key).ok(), "no region");
+    // As far into the segment as it is long, to tell parts of two.
+    check(target.regions.add(base, length, kRail, kAccess, length, key).ok(), "no region");
     return key;
 }
 
@@ -87,9 +88,15 @@ void replaced(Execution& execution) {
         static_cast<void>(add(target, 200, 20));
     });
     execution.thread([&target, first] {
+        const std::uint32_t second = first + (1u << 16); // of the next generation
         RegionView found;
         if (read_region(table_of(target), first, found)) {
-            check(found.base == 100 && found.length == 10, "a region is made of two");
+            check(found.base == 100 && found.length == 10 && found.offset == 10,
+                  "a region is made of two");
+        }
+        if (read_region(table_of(target), second, found)) {
+            check(found.base == 200 && found.length == 20 && found.offset == 20,
+                  "a region is made of two");
         }
     });
 }

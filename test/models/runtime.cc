@@ -105,9 +105,10 @@ namespace {
 template <typename T, typename F> T change(volatile T* at, int order, F&& f) {
     void* const place = const_cast<T*>(at);
     if (machine_watches(place)) {
-        return static_cast<T>(machine_change(place, sizeof(T), order, [&](std::uint64_t before) {
-            return Changed{static_cast<std::uint64_t>(f(static_cast<T>(before))), true, true};
-        }));
+        return static_cast<T>(
+            machine_change(place, sizeof(T), order, order, [&](std::uint64_t before) {
+                return Changed{static_cast<std::uint64_t>(f(static_cast<T>(before))), true, true};
+            }));
     }
     T before = __atomic_load_n(at, __ATOMIC_SEQ_CST);
     while (!__atomic_compare_exchange_n(at, &before, f(before), false, __ATOMIC_SEQ_CST,
@@ -121,14 +122,13 @@ int compare_exchange(volatile T* at, T* expected, T value, int order, int failed
     void* const place = const_cast<T*>(at);
     if (machine_watches(place)) {
         const T wanted = *expected;
-        const auto before =
-            static_cast<T>(machine_change(place, sizeof(T), order, [&](std::uint64_t now) {
+        const auto before = static_cast<T>(
+            machine_change(place, sizeof(T), order, failed_order, [&](std::uint64_t now) {
                 return Changed{value, static_cast<T>(now) == wanted, true};
             }));
         *expected = before;
         return before == wanted ? 1 : 0;
     }
-    static_cast<void>(failed_order);
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_SEQ_CST)
                ? 1
