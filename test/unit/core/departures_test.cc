@@ -171,7 +171,7 @@ TEST_F(DeparturesTest, APeerThatHasFinalizedIsLostInSilenceWhileThisProcessFinal
         gone.interruption.work_failed = true; // so that it is reported
         gone.transfers.users = 1;
         gone.health.life.left = true;
-        departures_.finalize(finalizes);
+        protocol_.failures().expect_all(finalizes);
         departures_.add_leaving(gone);
         departures_.tear_down_peers();
         EXPECT_EQ(gone.session.state, ConnectState::failed);

@@ -140,7 +140,7 @@ void Core::take_arrived(Nanoseconds limit) {
 
 void Core::quiesce_messages(Nanoseconds limit) {
     const Nanoseconds start = parts_.environment.clock->now();
-    parts_.progress->departures().finalize(true);
+    parts_.protocol->failures().expect_all(true);
     const auto left = [this] {
         std::vector<Peer*> found;
         parts_.peers->for_each([&](Peer& peer) {
@@ -169,7 +169,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
         }
     }
     wait(2 * limit);
-    parts_.progress->departures().finalize(false);
+    parts_.protocol->failures().expect_all(false);
 }
 
 void Core::drain(Nanoseconds limit) {

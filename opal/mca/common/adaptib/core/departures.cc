@@ -85,8 +85,8 @@ void Departures::end(const std::vector<Peer*>& gone) {
         if (how.why == nullptr || peer->session.state == ConnectState::failed || leaves(*peer)) {
             continue;
         }
-        if (finalizing_ && !how.ended && peer->transfers.one_sided == 0) {
-            protocol_.failures().expect(*peer);
+        if (how.ended) {
+            protocol_.failures().expect_all(false);
         }
         protocol_.failures().fail(*peer, how.why);
     }

@@ -33,9 +33,6 @@ public:
         : fabrics_(fabrics), peers_(peers), paths_(paths), connections_(connections),
           protocol_(protocol), rings_(rings) {}
 
-    // This process is about to finalize MPI, and waits for nothing of a peer that has done so: the
-    // user is not told of messages that such a peer has not received.
-    void finalize(bool on) { finalizing_ = on; }
     // A fabric reports that some of its peers have gone, or refuse this process.
     void on_peers_changed();
     // Ends peers that are gone. Receives first what they sent before they went: that still counts.
@@ -67,7 +64,6 @@ private:
     std::vector<Peer*> leaving_; // gone peers, of which something may be wanted
     std::vector<Peer*> left_;    // gone peers
     std::vector<Peer*> disconnected_;
-    bool finalizing_ = false;
 };
 
 } // namespace adaptib

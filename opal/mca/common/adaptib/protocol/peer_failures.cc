@@ -9,6 +9,9 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
     if (!peer.ending.failure.empty()) {
         return;
     }
+    if (expects_all_ && peer.transfers.one_sided == 0) {
+        expect(peer);
+    }
     peer.ending.failure = "The connection to process " + rank_text(peer.contact.name) +
                           " on host " + peer.contact.address.host + " is broken: " + what +
                           ". Its requests end with an error.";

@@ -50,6 +50,10 @@ public:
 
     // The peer may fail without a report.
     static void expect(Peer& peer) { peer.ending.failure_reported = true; }
+    // This process is about to finalize MPI: messages that nobody has received are nobody's
+    // failure, so that peers of which no one-sided operation wants anything fail without a report.
+    // Until a process has ended without finalizing.
+    void expect_all(bool on) { expects_all_ = on; }
     // Ends everything that waits for the peer. Work that is outstanding at a queue pair completes
     // as flushed, and ends its transfer then. Does nothing if the peer has failed before.
     void fail(Peer& peer, const std::string& what);
@@ -76,6 +80,7 @@ private:
     bool is_awaited(const Peer& peer) const;
 
     const Parts parts_;
+    bool expects_all_ = false;
 };
 
 } // namespace adaptib
