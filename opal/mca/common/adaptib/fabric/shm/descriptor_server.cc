@@ -282,7 +282,9 @@ DescriptorServer::~DescriptorServer() {
     }
     std::unique_lock lock(service_->mutex);
     service_->ends = true;
-    shutdown(service_->socket, SHUT_RDWR); // recvmsg returns
+    if (service_->socket >= 0) {
+        shutdown(service_->socket, SHUT_RDWR); // recvmsg returns
+    }
     const bool ended =
         service_->changed.wait_for(lock, kEndLimit, [this] { return service_->ended; });
     lock.unlock();
@@ -303,8 +305,11 @@ void* DescriptorServer::run(void* of) {
 void DescriptorServer::Service::serve() {
     while (take_request()) {
     }
-    close_socket();
-    const std::lock_guard guard(mutex);
+    std::unique_lock lock(mutex);
+    const int taken = std::exchange(socket, -1); // nobody shuts its number down from now on
+    lock.unlock();
+    close(taken);
+    lock.lock();
     ended = true;
     changed.notify_one();
 }
