@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What drivers make of the capacities that a program asks for (rules max_*, inline_returned,
+// Capacities that drivers give for those that a program asks for (rules max_*, inline_returned,
 // send_depth, entry_block, cqe_depth).
 // Threads: none of their own; no state.
 // May touch: infiniband/verbs.h, topology.h.

@@ -64,7 +64,7 @@ enum class Rule : std::uint8_t {
     max_init_reads,
     init_reads_cut,
     max_message,
-    // What a device makes of a request for an object
+    // Answers of a device to a request for an object
     wr_api,
     inline_returned,
     inline_ignored,

@@ -42,8 +42,8 @@ struct Times {
     bool knows(int thread, std::uint32_t time) const { return at[thread] >= time; }
 };
 
-// What a thread knows: what happens before (for races), and what it must not load anything older
-// than (a seq_cst fence adds to this alone).
+// Knowledge of a thread: of all that happens before (for races), and of the stores that it must not
+// load anything older than (a seq_cst fence adds to these alone).
 struct Knowledge {
     Times happened;
     Times coherent;

@@ -96,8 +96,9 @@ void BiasedLock::unlock_shared() {
 
 // The bias holds from this thread's next entry on; until it unlocks, mutex_ keeps others out.
 void BiasedLock::count_entry() {
-    if (last_.load(std::memory_order_relaxed) != this_thread()) {
-        alone_ = last_.load(std::memory_order_relaxed) == 0;
+    const std::uintptr_t last = last_.load(std::memory_order_relaxed);
+    if (last != this_thread()) {
+        alone_ = last == 0;
         last_.store(this_thread(), std::memory_order_relaxed);
         in_a_row_ = 0;
         return;

@@ -18,7 +18,7 @@ namespace adaptib {
 // What Rail::create_ah returns while the handle is being made elsewhere, or the peer is coming up:
 // it is going to be there soon.
 constexpr Status kNotYet = Status::again(Reason::not_connected);
-// What it returns while the address does not answer; that may pass.
+// Status while the address does not answer; that may pass.
 constexpr Status kUnanswered = Status::again(Reason::unreachable);
 // Returns true if it may return a handle later.
 constexpr bool may_be_reached(Status status) { return status.is_again() || status.wants_room(); }

@@ -308,7 +308,9 @@ void DescriptorServer::Service::serve() {
     std::unique_lock lock(mutex);
     const int taken = std::exchange(socket, -1); // nobody shuts its number down from now on
     lock.unlock();
-    close(taken);
+    if (taken >= 0) {
+        close(taken);
+    }
     lock.lock();
     ended = true;
     changed.notify_one();
