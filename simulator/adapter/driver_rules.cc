@@ -23,11 +23,12 @@ constexpr std::int64_t kAgain = EAGAIN;
 const std::array<RuleRow, kRules> kRuleTable{{
     {Rule::vendor,
      "vendor",
-     "vendor_id of ibv_query_device",
+     "vendor_id of ibv_query_device; for none and strict a locally administered one",
      "hw/*/main.c, verbs.c: query_device; <sw/rxe/rxe_param.h> RXE_VENDOR_ID; <sw/siw/siw.h> "
      "SIW_VENDOR_ID",
      "DriverRules.KindsAreAnnounced",
-     {0, 0x2c9, 0x2c9, 0x1175, 0x1175, 0x14e4, 0x8086, 0xffffff, 0x626d74, 0x1d0f, 0x19e5, 0}},
+     {0x020000, 0x2c9, 0x2c9, 0x1175, 0x1175, 0x14e4, 0x8086, 0xffffff, 0x626d74, 0x1d0f, 0x19e5,
+      0x020000}},
     {Rule::transport,
      "transport",
      "0: InfiniBand or RoCE; 1: iWARP, node type RNIC; 2: unspecified",

@@ -85,8 +85,12 @@ int query_port(ibv_context* context, std::uint8_t index, ibv_port_attr* result, 
 
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input*,
                     ibv_device_attr_ex* result, std::size_t size) {
+    ibv_device_attr_ex attributes{};
+    const int error = ibv_query_device(context, &attributes.orig_attr);
+    attributes.phys_port_cnt_ex = attributes.orig_attr.phys_port_cnt;
     std::memset(result, 0, size);
-    return ibv_query_device(context, &result->orig_attr);
+    std::memcpy(result, &attributes, std::min(size, sizeof attributes));
+    return error;
 }
 
 int query_values(ibv_context*, ibv_values_ex* values) {

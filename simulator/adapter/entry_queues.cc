@@ -171,7 +171,8 @@ ibv_cq_ex* create_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
         return refuse<ibv_cq_ex>(EIO);
     }
     const int entries = fit_completions(description(context), wanted->cqe);
-    if (entries == 0) {
+    if (entries == 0 ||
+        wanted->comp_vector >= static_cast<std::uint32_t>(context->num_comp_vectors)) {
         return refuse<ibv_cq_ex>(EINVAL);
     }
     const std::lock_guard guard(Engine::get()->lock);
@@ -191,6 +192,16 @@ ibv_cq_ex* create_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
         ++cq.channel->refcnt;
     }
     return &cq;
+}
+
+// Returns those of the calls ibv_wr_* that queue pairs of a type have (entry_work.cc).
+std::uint64_t work_calls(ibv_qp_type type) {
+    constexpr std::uint64_t kDatagrams = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    constexpr std::uint64_t kReliable =
+        kDatagrams | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+        IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+        IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    return type == IBV_QPT_UD ? kDatagrams : kReliable;
 }
 
 ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova,
@@ -276,7 +287,8 @@ void add_queue_calls(verbs_context& verbs) {
         constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         const bool calls = (wanted->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
         if ((wanted->comp_mask & ~kKnown) != 0 || (wanted->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 ||
-            (calls && description(context).rule(Rule::wr_api) == 0)) {
+            (calls && (description(context).rule(Rule::wr_api) == 0 ||
+                       (wanted->send_ops_flags & ~work_calls(wanted->qp_type)) != 0))) {
             return refuse<ibv_qp>(EOPNOTSUPP);
         }
         return ibv_create_qp(wanted->pd, reinterpret_cast<ibv_qp_init_attr*>(wanted));
@@ -430,11 +442,12 @@ void ibv_ack_cq_events(ibv_cq* cq, unsigned events) { count(cq->comp_events_comp
 
 ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
                       int vector) {
-    if (cqe <= 0 || vector < 0 || vector >= context->num_comp_vectors) {
+    if (cqe <= 0 || vector < 0) {
         return refuse<ibv_cq>(EINVAL);
     }
     ibv_cq_init_attr_ex wanted{};
     wanted.cqe = static_cast<std::uint32_t>(cqe);
+    wanted.comp_vector = static_cast<std::uint32_t>(vector);
     wanted.cq_context = cq_context;
     wanted.channel = channel;
     ibv_cq_ex* const cq = create_ex(context, &wanted);

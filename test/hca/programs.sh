@@ -26,15 +26,22 @@ hca_programs=(
 hca_environment() {
     hca_library=$build_root/release/simulator/adapter/.libs
     hca_mlx5=$build_root/release/simulator/adapter/mlx5/.libs
-    export ADAPTIB_HCA_TOPOLOGY=$top/test/hca/hosts.topology
+    export ADAPTIB_HCA_TOPOLOGY
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology "${ADAPTIB_HCA_DRIVER:-hosts}" "")
     export ADAPTIB_HCA_FABRIC=/dev/shm/adaptib-hca-test-$$
     export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
 }
 
 # hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose devices and
-# InfiniBand ports have these settings, and prints its name
+# InfiniBand ports have these settings, and prints its name. ADAPTIB_HCA_DRIVER: the driver of all
+# devices; those without InfiniBand get RoCE ports in the place of InfiniBand's, and no settings.
 hca_topology() {
-    sed "s/device [vr].*/& $2/; s/port lid.*/& ${3:-}/" "$top/test/hca/hosts.topology" \
+    local driver=${ADAPTIB_HCA_DRIVER:-} ports="s/port lid.*/& ${3:-}/"
+    case $2 in driver=*) driver= ;; esac
+    case $driver in
+        bnxt_re | irdma | rxe | hns) ports='s/port lid=([0-9]+).*/port link=ethernet gid=10.3.0.\1/' ;;
+    esac
+    sed -E "s/device [vr].*/& ${driver:+driver=$driver} $2/; $ports" "$top/test/hca/hosts.topology" \
         >"$logs/hca-$1.topology"
     printf '%s\n' "$logs/hca-$1.topology"
 }
@@ -176,6 +183,7 @@ hca_fault() {
 # Drivers over whose devices the conformance suite runs. For the others it would have to allow that a
 # wrong local key is refused when it is posted, and that there are no atomics.
 hca_drivers=(mlx5 mlx4 rxe hns)
+hca_all_drivers=(none mlx5 mlx4 hfi1 qib bnxt_re irdma rxe siw efa hns strict)
 
 # hca_conformance DRIVER: the conformance suite over devices of a driver
 hca_conformance() {
@@ -185,6 +193,34 @@ hca_conformance() {
     case $1 in rxe|hns) host=e ;; esac
     ADAPTIB_HCA_HOST=$host LD_LIBRARY_PATH=$hca_library timeout 300 \
         "$build_root/release/test/adaptib_conformance_verbs" --gtest_brief=1
+    status=$?
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    return "$status"
+}
+
+# hca_rdma_core_tests: prints the directory of rdma-core's tests, which Debian has among the
+# documentation of python3-pyverbs. Where documentation is not installed, they come from the package.
+hca_rdma_core_tests() {
+    local from=/usr/share/doc/rdma-core/tests to=$build_root/hca/rdma-core
+    [ ! -f "$to/tests/complete" ] || { printf '%s\n' "$to/tests" && return; }
+    rm -rf "$to" && mkdir -p "$to" || return
+    if [ ! -d "$from" ]; then
+        (cd "$to" && apt-get download python3-pyverbs && dpkg-deb -x python3-pyverbs_*.deb .) >&2 || return
+        from=$to$from
+    fi
+    cp -r "$from" "$to/" && gunzip -rf "$to/tests" && touch "$to/tests/complete" || return
+    printf '%s\n' "$to/tests"
+}
+
+# hca_rdma_core DRIVER: rdma-core's own tests over a device of a driver (none: without one)
+hca_rdma_core() {
+    local device=v0 tests status
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-rdma-core ADAPTIB_HCA_HOST=a
+    tests=$(hca_rdma_core_tests) || return
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology "rdma-core-$1" "driver=$1") || return
+    case $1 in bnxt_re | irdma | rxe | hns | siw | efa) ADAPTIB_HCA_HOST=e device=r0 ;; esac
+    rm -f "$ADAPTIB_HCA_FABRIC"
+    LD_LIBRARY_PATH=$hca_library timeout 100 "$top/test/hca/rdma_core.py" "$tests" $device "$1"
     status=$?
     rm -f "$ADAPTIB_HCA_FABRIC"
     return "$status"
@@ -515,7 +551,7 @@ hca_events() {
 hca_fault_program() {
     local control=$build_root/release/simulator/adapter/adaptib_hca_control
     local seed=$1 faults status settings rounds
-    local -x ADAPTIB_HCA_TOPOLOGY=$logs/hca-program-$1.topology
+    local -x ADAPTIB_HCA_TOPOLOGY
     local -x ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-program-$1
     local -a choices=('' 'max_inline=0' 'max_sge=2 max_reads=1' 'max_srq=0'
         'scrambled_order=1' 'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
@@ -525,7 +561,7 @@ hca_fault_program() {
     rounds=$((50 << RANDOM % 4))
     printf 'seed %s: %s, %s endpoints, %s rounds\n' "$seed" "${settings:-usual devices}" \
         "$OMPI_MCA_opal_common_adaptib_endpoints" "$rounds"
-    sed "s/device v.*/& $settings/" "$top/test/hca/hosts.topology" >"$ADAPTIB_HCA_TOPOLOGY"
+    ADAPTIB_HCA_TOPOLOGY=$(hca_topology "program-$seed" "$settings")
     rm -f "$ADAPTIB_HCA_FABRIC"
     hca_random_faults "$control" "$seed" &
     faults=$!

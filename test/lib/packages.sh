@@ -48,6 +48,7 @@ ibverbs-providers   verbs vm
 ibverbs-utils       hca vm
 rdmacm-utils        vm
 perftest            hca vm
+python3-pyverbs     hca
 ucx-utils           hca
 iproute2            vm
 debootstrap         chroot

@@ -523,6 +523,8 @@ TEST(DriverRules, WorkRequestCalls) {
         init.send_ops_flags = IBV_QP_EX_WITH_SEND;
         EXPECT_EQ(error_of(Qp(ibv_create_qp_ex(device.context.get(), &init))),
                   value(driver, Rule::wr_api) != 0 ? 0 : EOPNOTSUPP);
+        init.send_ops_flags = IBV_QP_EX_WITH_BIND_MW;
+        EXPECT_EQ(error_of(Qp(ibv_create_qp_ex(device.context.get(), &init))), EOPNOTSUPP);
     });
 }
 
