@@ -168,22 +168,22 @@ void run(Execution& execution, const Plan& plan) {
     execution.thread([ends] { help(*ends); });
 }
 
+std::uint32_t times(int few) { return static_cast<std::uint32_t>(scaled(few)); }
+
 // The helper fills all units, and the initiator empties them.
-void get(Execution& execution) { run(execution, {.units = static_cast<std::uint32_t>(scaled(3))}); }
+void get(Execution& execution) { run(execution, {.units = times(3)}); }
 
 // The other way round.
-void put(Execution& execution) {
-    run(execution, {.opcode = Opcode::write, .units = static_cast<std::uint32_t>(scaled(3))});
-}
+void put(Execution& execution) { run(execution, {.opcode = Opcode::write, .units = times(3)}); }
 
 // The initiator gives up as soon as it has to wait, and makes another offer.
 void given_up_get(Execution& execution) {
-    run(execution, {.units = 2, .copies = 2, .patience = 0, .looks = scaled(2)});
+    run(execution, {.units = 2, .copies = times(2), .patience = 0, .looks = 2});
 }
 
 void given_up_put(Execution& execution) {
     run(execution,
-        {.opcode = Opcode::write, .units = 2, .copies = 2, .patience = 0, .looks = scaled(2)});
+        {.opcode = Opcode::write, .units = 2, .copies = times(2), .patience = 0, .looks = 2});
 }
 
 // The helper cannot access its memory from a unit on.
