@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint32_t kUnits = 64; // of the ring
 constexpr std::uint32_t kNoMore = 1u << 31;
 
-// Where a queue pair and its device meet: counts of posted and of completed work.
+// Counts of posted and of completed work, by which a queue pair and its device meet.
 struct Doorbell {
     std::atomic<std::uint32_t> posted{0}; // with kNoMore, at last
     std::atomic<std::uint32_t> completed{0};
