@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The explorer (explorer.h): decisions, threads as coroutines, and memory by the rules of C++.
+// The explorer (explorer.h): executions, decisions, and threads as coroutines. memory.h says what
+// a thread may see in memory.
 //
 // This source is compiled without -fsanitize=thread, and its own accesses are none of the model's.
 #include "explorer.h"
@@ -12,76 +13,21 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "machine.h"
+#include "memory.h"
 
 namespace adaptib::model {
 
 namespace {
 
-constexpr std::size_t kArena = 512 * 1024;
 constexpr std::size_t kStack = 256 * 1024;
 constexpr std::size_t kMostSteps = 20'000;
 constexpr std::size_t kShownSteps = 160;
-constexpr int kThreads = kMostThreads + 1; // 0: the execution's set-up and its end
-
-// Times of each thread, by its number of steps.
-struct Times {
-    std::array<std::uint32_t, kThreads> at{};
-
-    void join(const Times& other) {
-        for (int i = 0; i < kThreads; ++i) {
-            at[i] = std::max(at[i], other.at[i]);
-        }
-    }
-    bool knows(int thread, std::uint32_t time) const { return at[thread] >= time; }
-};
-
-// Knowledge of a thread: of all that happens before (for races), and of the stores that it must not
-// load anything older than (a seq_cst fence adds to these alone).
-struct Knowledge {
-    Times happened;
-    Times coherent;
-
-    void join(const Knowledge& other) {
-        happened.join(other.happened);
-        coherent.join(other.coherent);
-    }
-};
-
-struct Store {
-    std::uint64_t value = 0;
-    int thread = 0;
-    std::uint32_t time = 0;
-    bool total = false; // seq_cst
-    Knowledge message;  // what a load with acquire learns
-    Times seen;         // when each thread first loaded it; 0: not
-};
-
-// Bytes that are accessed by atomic operations.
-struct Location {
-    std::size_t offset = 0;
-    int size = 0;
-    bool plain = false;     // written otherwise since
-    std::uint64_t past = 0; // stores before that
-    std::vector<Store> stores;
-    Times written; // otherwise, before
-    Times stored, loaded;
-};
-
-// Accesses of one byte that are not atomic.
-struct Byte {
-    std::uint32_t execution = 0;
-    int location = -1;
-    int writer = 0;
-    std::uint32_t written = 0;
-    Times read;
-};
 
 // Which threads have ever accessed a byte, in all executions of an exploration.
 struct Users {
@@ -110,7 +56,6 @@ struct Thread {
     const void* mutex = nullptr; // that it waits for
     std::uint64_t stores_seen = 0;
     bool waited = false; // loads no old value again that it has loaded before
-    Knowledge knows, released, acquired;
     // Of all that it has done: which places it accessed, and which stores it met there. Executions
     // in which all threads have done the same have come to the same state, in whatever order.
     std::uint64_t done = 0;
@@ -153,18 +98,14 @@ class Explorer {
 public:
     Explorer(const Bounds& bounds, const std::function<void(Execution&)>& program)
         : bounds_(bounds), program_(program) {
-        arena_ = static_cast<std::byte*>(
-            mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        bytes_.resize(kArena);
-        users_.resize(kArena);
-        found_.resize(kArena);
+        users_.resize(Memory::kBytes);
+        found_.resize(Memory::kBytes);
         for (Thread& thread : threads_) {
             thread.stack = static_cast<std::byte*>(
                 mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         }
     }
     ~Explorer() {
-        munmap(arena_, kArena);
         for (Thread& thread : threads_) {
             munmap(thread.stack, kStack);
         }
@@ -175,16 +116,15 @@ public:
     Explored run();
 
     // Of Execution:
-    std::byte* memory(const std::string& name, std::size_t bytes, std::size_t alignment);
+    std::byte* memory(const std::string& name, std::size_t bytes, std::size_t alignment) {
+        return memory_.take(name, bytes, alignment);
+    }
     void thread(std::function<void()> body);
     void after(std::function<void()> check) { after_.push_back(std::move(check)); }
     void at_end(std::function<void()> destroy) { at_end_.push_back(std::move(destroy)); }
 
     // Of machine.h; only where watches() is true:
-    bool watches(const void* at) const {
-        const auto* place = static_cast<const std::byte*>(at);
-        return place >= arena_ && place < arena_ + kArena;
-    }
+    bool watches(const void* at) const { return memory_.has(at); }
     bool active() const { return inside_; }
     void set_active(bool active) { inside_ = active; }
     void plain(const void* at, std::size_t size, bool write);
@@ -218,36 +158,24 @@ private:
     static void enter();
     bool can_run(const Thread& thread) const;
     void note_use(std::size_t offset, int size, bool write);
-    Byte& byte(std::size_t offset) {
-        Byte& out = bytes_[offset];
-        if (out.execution != execution_) {
-            out = {};
-            out.execution = execution_;
-        }
-        return out;
-    }
-    Location& location(std::size_t offset, int size);
     std::uint64_t mutex_number(const void* mutex) {
         Mutex& its = mutexes_[mutex];
         its.number = its.number != 0 ? its.number : mutexes_.size();
         return its.number;
     }
-    [[noreturn]] void race(const char* what, std::size_t offset, int other);
+    void stored();
+    // Fails if the last access was a race.
+    void check_memory() {
+        if (!memory_.fault().empty()) [[unlikely]] {
+            fail(memory_.fault());
+        }
+    }
     void note(const char* what, std::size_t offset, int size, std::uint64_t value,
               bool old = false);
-    std::string name_of(std::size_t offset) const;
     Thread& self() { return threads_[static_cast<std::size_t>(now_)]; }
-    std::uint32_t tick() {
-        Knowledge& knows = self().knows;
-        return knows.coherent.at[now_] = ++knows.happened.at[now_];
-    }
-    std::size_t offset_of(const void* at) const {
-        return static_cast<std::size_t>(static_cast<const std::byte*>(at) - arena_);
-    }
 
     const Bounds bounds_;
     const std::function<void(Execution&)>& program_;
-    std::byte* arena_ = nullptr;
 
     // Of the exploration:
     std::vector<Decision> decisions_;
@@ -258,13 +186,12 @@ private:
     Explored out_;
 
     // Of one execution:
+    Memory memory_;
     std::array<Thread, kThreads> threads_;
-    std::uint32_t execution_ = 0;
     bool inside_ = false; // code of the model runs
     int count_ = 0;       // of threads besides 0
     int now_ = 0;
     int before_ = 0;            // thread as which the set-up calls
-    std::size_t used_ = 0;      // of the arena
     std::size_t next_ = 0;      // decision
     bool next_is_load_ = false; // the decision is about a value
     std::size_t steps_ = 0;
@@ -274,34 +201,15 @@ private:
     bool abandoned_ = false; // what would follow has been tried
     bool failed_ = false;
     std::string failure_;
-    std::vector<Byte> bytes_;
-    std::vector<Location> locations_;
-    std::size_t locations_used_ = 0;
     std::map<const void*, Mutex> mutexes_;
-    Times total_; // what all later seq_cst fences know
     std::vector<std::function<void()>> after_, at_end_;
     std::vector<Step> trace_;
-    std::map<std::size_t, std::string> names_; // by offset
     ucontext_t back_{};
 };
 
 namespace {
 
 Explorer* g_explorer = nullptr;
-
-std::uint64_t load_memory(const std::byte* at, int size) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, at, static_cast<std::size_t>(size));
-    return value;
-}
-
-bool acquires(int order) {
-    return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL ||
-           order == __ATOMIC_SEQ_CST;
-}
-bool releases(int order) {
-    return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
-}
 
 } // namespace
 
@@ -345,15 +253,11 @@ bool Explorer::execute() {
         inside_ = true;
         program_(execution);
         inside_ = false;
-        for (int i = 1; i <= count_; ++i) {
-            threads_[static_cast<std::size_t>(i)].knows = threads_[0].knows;
-        }
+        memory_.start_threads(count_);
         now_ = -1;
         switch_from_current(false); // until all have ended, or one has failed
         now_ = 0;
-        for (int i = 1; i <= count_; ++i) {
-            threads_[0].knows.join(threads_[static_cast<std::size_t>(i)].knows);
-        }
+        memory_.end_threads(count_);
         inside_ = true;
         for (std::size_t i = 0; i < after_.size() && !failed_ && !abandoned_; ++i) {
             after_[i]();
@@ -372,26 +276,20 @@ bool Explorer::execute() {
 }
 
 void Explorer::begin() {
-    ++execution_;
-    std::memset(arena_, 0, used_);
+    memory_.begin();
     count_ = now_ = 0;
-    used_ = 0;
     next_ = steps_ = 0;
     preemptions_ = stale_ = 0;
     stores_ = ticks_ = 0;
     rounds_of_waiting_ = 0;
     fences_ = 0;
     abandoned_ = false;
-    locations_used_ = 0;
     mutexes_.clear();
-    total_ = {};
     trace_.clear();
-    names_.clear();
     for (Thread& thread : threads_) {
         thread.state = State::ended;
         thread.mutex = nullptr;
         thread.waited = false;
-        thread.knows = thread.released = thread.acquired = {};
         thread.done = thread.since = thread.round = thread.waited_at = 0;
         thread.body = nullptr;
     }
@@ -462,18 +360,6 @@ void Explorer::did(std::uint64_t what, std::uint64_t where, std::uint64_t met) {
         thread.done = mix(mix(thread.done, what << 32u | where), met);
         thread.since = mix(mix(thread.since, what << 32u | where), met);
     }
-}
-
-std::byte* Explorer::memory(const std::string& name, std::size_t bytes, std::size_t alignment) {
-    used_ = (used_ + alignment - 1) / alignment * alignment;
-    std::byte* const at = arena_ + used_;
-    names_[used_] = name;
-    used_ += bytes;
-    if (used_ > kArena) {
-        std::fprintf(stderr, "explorer: the model takes too much memory\n");
-        std::abort();
-    }
-    return at;
 }
 
 void Explorer::thread(std::function<void()> body) {
@@ -621,7 +507,7 @@ void Explorer::fail(const std::string& text) {
             std::snprintf(line, sizeof line, "    thread %d: %s\n", step.thread, step.what);
         } else {
             std::snprintf(line, sizeof line, "    thread %d: %-8s %s: %#llx%s\n", step.thread,
-                          step.what, name_of(step.offset).c_str(),
+                          step.what, memory_.name_of(step.offset).c_str(),
                           static_cast<unsigned long long>(step.value),
                           step.old ? " (not the newest)" : "");
         }
@@ -634,21 +520,12 @@ void Explorer::fail(const std::string& text) {
 }
 
 // -------------------------------------------------------------------------------------------------
-// Memory
+// Accesses, fences and mutexes
 
 void Explorer::note(const char* what, std::size_t offset, int size, std::uint64_t value, bool old) {
     if (now_ > 0) {
         trace_.push_back({now_, what, offset, size, value, old});
     }
-}
-
-std::string Explorer::name_of(std::size_t offset) const {
-    auto at = names_.upper_bound(offset);
-    if (at == names_.begin()) {
-        return "?";
-    }
-    --at;
-    return at->second + "+" + std::to_string(offset - at->first);
 }
 
 void Explorer::note_use(std::size_t offset, int size, bool write) {
@@ -671,142 +548,47 @@ void Explorer::note_use(std::size_t offset, int size, bool write) {
     }
 }
 
-void Explorer::race(const char* what, std::size_t offset, int other) {
-    fail("data race: thread " + std::to_string(now_) + " " + what + " " + name_of(offset) +
-         ", which thread " + std::to_string(other) + " accesses without order");
-}
-
-// The history of bytes that are accessed atomically, whose last writer by other means this thread
-// knows.
-Location& Explorer::location(std::size_t offset, int size) {
-    if (byte(offset).location < 0) {
-        if (locations_used_ == locations_.size()) {
-            locations_.emplace_back();
-        }
-        Location& made = locations_[locations_used_];
-        made.offset = offset;
-        made.size = size;
-        made.plain = true;
-        made.past = 0;
-        made.stores.clear();
-        made.stored = made.loaded = made.written = {};
-        for (int i = 0; i < size; ++i) {
-            byte(offset + static_cast<std::size_t>(i)).location = static_cast<int>(locations_used_);
-        }
-        ++locations_used_;
-    }
-    Location& out = locations_[static_cast<std::size_t>(byte(offset).location)];
-    if (out.offset != offset || out.size != size) {
-        fail("atomic accesses of several sizes to " + name_of(offset));
-    }
-    if (out.plain) { // the newest value is that of the memory
-        out.plain = false;
-        for (int i = 0; i < size; ++i) {
-            const Byte& each = byte(offset + static_cast<std::size_t>(i));
-            out.written.at[each.writer] = std::max(out.written.at[each.writer], each.written);
-        }
-        out.past += out.stores.size();
-        out.stores.clear();
-        out.stores.emplace_back();
-        out.stores.back().value = load_memory(arena_ + offset, size);
-    }
-    for (int i = 0; i < kThreads; ++i) {
-        if (!self().knows.happened.knows(i, out.written.at[i])) {
-            race("atomically accesses", offset, i);
-        }
-    }
-    return out;
-}
-
-void Explorer::plain(const void* at, std::size_t size, bool write) {
-    const std::size_t begin = offset_of(at);
-    const std::size_t end = std::min(begin + size, kArena);
-    note_use(begin, static_cast<int>(end - begin), write);
-    did(write ? 2 : 3, begin, end);
-    const std::uint32_t time = tick();
-    const Times& happened = self().knows.happened;
-    const char* const what = write ? "writes" : "reads";
-    if (trace_.empty() || write) {
-        note(what, begin, static_cast<int>(end - begin),
-             load_memory(arena_ + begin, static_cast<int>(std::min<std::size_t>(end - begin, 8))));
-    }
-    for (std::size_t offset = begin; offset < end; ++offset) {
-        Byte& byte = this->byte(offset);
-        if (byte.written != 0 && !happened.knows(byte.writer, byte.written)) {
-            race(what, offset, byte.writer);
-        }
-        for (int i = 0; i < kThreads && write; ++i) {
-            if (!happened.knows(i, byte.read.at[i])) {
-                race(what, offset, i);
-            }
-        }
-        if (byte.location >= 0) {
-            Location& atomic = locations_[static_cast<std::size_t>(byte.location)];
-            for (int i = 0; i < kThreads; ++i) {
-                if (!happened.knows(i, atomic.stored.at[i]) ||
-                    (write && !happened.knows(i, atomic.loaded.at[i]))) {
-                    race(what, offset, i);
-                }
-            }
-            atomic.plain = atomic.plain || write;
-        }
-        if (write) {
-            byte.writer = now_;
-            byte.written = time;
-            byte.read = {};
-        } else {
-            byte.read.at[now_] = time;
-        }
-    }
-    if (write && now_ > 0) {
+// Threads that wait may go on.
+void Explorer::stored() {
+    if (now_ > 0) {
         ++stores_;
         rounds_of_waiting_ = 0;
     }
 }
 
+void Explorer::plain(const void* at, std::size_t size, bool write) {
+    const std::size_t begin = memory_.offset_of(at);
+    const std::size_t end = std::min(begin + size, Memory::kBytes);
+    note_use(begin, static_cast<int>(end - begin), write);
+    did(write ? 2 : 3, begin, end);
+    if (trace_.empty() || write) {
+        note(write ? "writes" : "reads", begin, static_cast<int>(end - begin),
+             memory_.newest(begin, end - begin));
+    }
+    memory_.plain(now_, begin, end, write);
+    check_memory();
+    if (write) {
+        stored();
+    }
+}
+
 std::uint64_t Explorer::load(const void* at, int size, int order) {
-    const std::size_t offset = offset_of(at);
+    const std::size_t offset = memory_.offset_of(at);
     note_use(offset, size, false);
-    const std::uint32_t time = tick();
-    Location& location = this->location(offset, size);
     Thread& thread = self();
-    // The oldest store that the thread may see.
-    auto oldest = static_cast<int>(location.stores.size()) - 1;
-    for (; oldest > 0; --oldest) {
-        const Store& store = location.stores[static_cast<std::size_t>(oldest)];
-        bool known = thread.knows.coherent.knows(store.thread, store.time) ||
-                     (store.total && order == __ATOMIC_SEQ_CST);
-        for (int i = 0; i < kThreads && !known; ++i) {
-            known = store.seen.at[i] != 0 && thread.knows.coherent.knows(i, store.seen.at[i]);
-        }
-        if (known) {
-            break;
-        }
-    }
-    const int newest = static_cast<int>(location.stores.size()) - 1;
     // A thread that has waited does not go on waiting because of a value that it knows.
-    while (thread.waited && oldest < newest &&
-           location.stores[static_cast<std::size_t>(oldest)].seen.at[now_] != 0) {
-        ++oldest;
-    }
+    const int choices = memory_.choices(now_, offset, size, order, thread.waited);
+    check_memory();
     const bool may_be_old = now_ > 0 && stale_ < bounds_.stale_loads;
     next_is_load_ = true;
-    const int back = may_be_old ? decide(newest - oldest + 1) : 0;
+    const int back = may_be_old ? decide(choices) : 0;
     next_is_load_ = false;
-    did(4, offset, location.past + static_cast<std::uint64_t>(newest - back));
     stale_ += back > 0 ? 1 : 0;
-    Store& store = location.stores[static_cast<std::size_t>(newest - back)];
-    if (store.seen.at[now_] == 0) {
-        store.seen.at[now_] = time;
-        thread.waited = false; // it has met something new
-    }
-    location.loaded.at[now_] = time;
-    if (acquires(order)) {
-        thread.knows.join(store.message);
-    }
-    thread.acquired.join(store.message);
-    note("loads", offset, size, store.value, back > 0);
-    return store.value;
+    const Memory::Met met = memory_.load(now_, offset, order, back);
+    did(4, offset, met.number);
+    thread.waited = thread.waited && !met.is_new;
+    note("loads", offset, size, met.value, back > 0);
+    return met.value;
 }
 
 void Explorer::store(void* at, int size, std::uint64_t value, int order) {
@@ -815,75 +597,25 @@ void Explorer::store(void* at, int size, std::uint64_t value, int order) {
     }));
 }
 
-// A load of the newest value and a store, in one.
 std::uint64_t Explorer::change(void* at, int size, int order, int order_if_none,
                                const Change& change) {
-    const std::size_t offset = offset_of(at);
+    const std::size_t offset = memory_.offset_of(at);
     note_use(offset, size, true);
-    const std::uint32_t time = tick();
-    Location& location = this->location(offset, size);
-    Thread& thread = self();
-    Store& last = location.stores.back();
-    const std::uint64_t before = last.value;
-    const Changed changed = change(before);
-    if (changed.loads) {
-        if (last.seen.at[now_] == 0) {
-            last.seen.at[now_] = time;
-        }
-        location.loaded.at[now_] = time;
-        if (acquires(changed.stores ? order : order_if_none)) {
-            thread.knows.join(last.message);
-        }
-        thread.acquired.join(last.message);
+    const Memory::Met met = memory_.change(now_, offset, size, order, order_if_none, change);
+    check_memory();
+    did(5, offset, met.number);
+    if (met.changed.stores) {
+        note(met.changed.loads ? "changes" : "stores", offset, size, met.changed.value);
+        stored();
+    } else {
+        note("compares", offset, size, met.value);
     }
-    did(5, offset, location.past + location.stores.size());
-    if (!changed.stores) {
-        note("compares", offset, size, before);
-        return before;
-    }
-    for (int i = 0; i < size; ++i) {
-        const Byte& each = byte(offset + static_cast<std::size_t>(i));
-        for (int t = 0; t < kThreads; ++t) {
-            if (!thread.knows.happened.knows(t, each.read.at[t])) {
-                race("atomically stores", offset, t);
-            }
-        }
-    }
-    Store made;
-    made.value = changed.value;
-    made.thread = now_;
-    made.time = time;
-    made.total = order == __ATOMIC_SEQ_CST;
-    made.message = releases(order) ? thread.knows : thread.released;
-    if (changed.loads) { // continues the sequence that a release began
-        made.message.join(last.message);
-    }
-    made.seen.at[now_] = time;
-    location.stored.at[now_] = time;
-    location.stores.push_back(made);
-    std::memcpy(arena_ + offset, &changed.value, static_cast<std::size_t>(size));
-    note(changed.loads ? "changes" : "stores", offset, size, changed.value);
-    if (now_ > 0) {
-        ++stores_;
-        rounds_of_waiting_ = 0;
-    }
-    return before;
+    return met.value;
 }
 
 void Explorer::fence(int order) {
     did(6, 0, order == __ATOMIC_SEQ_CST ? ++fences_ : 0);
-    tick();
-    Thread& thread = self();
-    if (acquires(order)) {
-        thread.knows.join(thread.acquired);
-    }
-    if (order == __ATOMIC_SEQ_CST) {
-        thread.knows.coherent.join(total_);
-        total_.join(thread.knows.coherent);
-    }
-    if (releases(order)) {
-        thread.released = thread.knows;
-    }
+    memory_.fence(now_, order);
 }
 
 // membarrier(2): between begin and end of the call each thread executes a full fence.
@@ -892,9 +624,7 @@ void Explorer::fence_all() {
     const auto fence_of = [this](int thread) {
         Thread& its = threads_[static_cast<std::size_t>(thread)];
         its.done = mix(its.done, 7u + (++fences_ << 8u));
-        Knowledge& knows = threads_[static_cast<std::size_t>(thread)].knows;
-        knows.coherent.join(total_);
-        total_.join(knows.coherent);
+        memory_.fence_total(thread);
     };
     fence_of(now_);
     for (int i = 1; i <= count_; ++i) {
@@ -920,7 +650,7 @@ void Explorer::lock(const void* mutex) {
     }
     Mutex& taken = mutexes_[mutex];
     taken.owner = now_;
-    self().knows.join(taken.released);
+    memory_.acquire(now_, taken.released);
     note("locks a mutex", 0, 0, 0);
     did(8, mutex_number(mutex), ++taken.uses);
 }
@@ -934,7 +664,7 @@ bool Explorer::try_lock(const void* mutex) {
         return false;
     }
     taken.owner = now_;
-    self().knows.join(taken.released);
+    memory_.acquire(now_, taken.released);
     note("locks a mutex", 0, 0, 0);
     return true;
 }
@@ -945,12 +675,10 @@ void Explorer::unlock(const void* mutex) {
     if (taken.owner != now_) {
         fail("a mutex is unlocked by a thread that does not have it");
     }
-    tick();
     did(10, mutex_number(mutex));
     taken.owner = -1;
-    taken.released = self().knows;
-    ++stores_;
-    rounds_of_waiting_ = 0;
+    taken.released = memory_.release(now_);
+    stored();
     note("unlocks a mutex", 0, 0, 0);
 }
 

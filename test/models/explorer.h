@@ -18,7 +18,7 @@
 // An access that is not atomic, and that is not ordered against another one of the same bytes, is
 // a failure (a data race).
 //
-// What is watched: memory of Explorer::arena() only. Everything else belongs to one thread.
+// What is watched: memory of Execution only. Everything else belongs to one thread.
 // Source: Musuvathi, Qadeer: Iterative context bounding, PLDI 2007; Norris, Demsky: CDSChecker,
 // OOPSLA 2013; Serebryany, Iskhodzhanov: ThreadSanitizer, WBIA 2009.
 #pragma once

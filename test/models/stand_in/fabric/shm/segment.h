@@ -5,10 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/status.h"
 #include "fabric/rail.h"
+#include "fabric/shm/descriptor_server.h"
 #include "fabric/shm/layout.h"
+#include "fabric/shm/segment_address.h"
+#include "fabric/shm/segment_file.h"
 
 namespace adaptib::shm {
 
@@ -19,6 +23,12 @@ public:
     Header* header() const { return header_; }
     Status commit(Bytes, Bytes) { return kOk; }
     void release(Bytes) {}
+    DescriptorServer* server() const { return nullptr; }
+    WireAddress wire_address(std::uint32_t) const {
+        WireAddress wire{};
+        wire.cookie = header_->cookie;
+        return wire;
+    }
 
 private:
     std::byte* base_;
@@ -29,6 +39,10 @@ class PeerSegment {
 public:
     bool gone() const { return false; }
     bool check_alive() { return true; }
+    static bool decode(const RailAddress& address, WireAddress& out) {
+        std::memcpy(&out, address.bytes.data(), sizeof out);
+        return true;
+    }
 };
 
 } // namespace adaptib::shm
