@@ -137,5 +137,24 @@ TEST_F(AddressHandles, DatagramsLeaveAStaleOne) {
     }
 }
 
+// As before, in a process that sends nothing but acknowledgements: its peer sends the same again and
+// again.
+TEST_F(AddressHandles, AcknowledgementsLeaveAStaleOne) {
+    begin();
+    carry(*ranks_, 1, 0, 100);
+    rest(*ranks_, 100ms);
+    faults_->clock.advance(1s);
+    faults_->plan.faults.push_back({.fault = Fault::handles_stale, .from = faults_->clock.now()});
+    std::vector<std::unique_ptr<Message>> messages;
+    for (int i = 0; i < 1'000; ++i) {
+        messages.push_back(std::make_unique<Message>(1, 0, 100));
+        messages.back()->start(*ranks_);
+    }
+    EXPECT_TRUE(done_in(*messages.back(), 2s));
+    for (const auto& message : messages) {
+        EXPECT_EQ(message->got, message->sent);
+    }
+}
+
 } // namespace
 } // namespace adaptib::sim

@@ -335,7 +335,12 @@ bool DatagramRetransmitter::accept(DatagramTarget& target, const DatagramArrival
         if (link.owes_alone() && (alone_.empty() || alone_.back() != &target)) {
             alone_.push_back(&target);
         }
-        counters_.datagram_doubled += is_new ? 0 : 1;
+        if (!is_new) [[unlikely]] {
+            ++counters_.datagram_doubled;
+            if (repeated_) {
+                repeated_(target);
+            }
+        }
     }
     mind(link);
     if (target.doubted && link.unanswered() == 0) [[unlikely]] {

@@ -65,6 +65,8 @@ public:
         std::function<void(DatagramTarget& target, PathFailure failure, WorkStatus status)>;
     // Called when a doubted target has acknowledged something.
     using AnswerHandler = std::function<void(DatagramTarget& target)>;
+    // Called when a target has sent again what has arrived before: it may get no acknowledgements.
+    using RepeatHandler = std::function<void(DatagramTarget& target)>;
     // Returns the target of a process; null: there is none (any more).
     using Finder = std::function<DatagramTarget*(std::uint64_t name)>;
 
@@ -77,6 +79,7 @@ public:
     // answered twice; without a judge no target is lost.
     void judge_by(Judge judge) { judge_ = std::move(judge); }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
+    void on_repeated(RepeatHandler handler) { repeated_ = std::move(handler); }
     // Turns fault tolerance on: targets are moved. A send that the adapter has not completed for
     // `timeout` is stuck; a target that acknowledges nothing for a part of that is doubted.
     void tolerate(Nanoseconds timeout, Finder find, PathFailureHandler handler,
@@ -160,6 +163,7 @@ private:
     Counters& counters_;
     Judge judge_;
     FailureHandler failure_;
+    RepeatHandler repeated_;
     Nanoseconds timeout_ = Nanoseconds::max();
     Finder find_;
     PathFailureHandler path_failure_; // empty: no fault tolerance

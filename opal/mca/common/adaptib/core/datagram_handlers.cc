@@ -26,6 +26,11 @@ void DatagramHandlers::listen(std::uint32_t fabric) {
             return peer == nullptr ? DatagramChannel::Standing::doubtful
                                    : parts_.watch.standing_of(*peer, since);
         });
+    datagrams.retransmitter().on_repeated([this, fabric](const DatagramTarget& target) {
+        if (Peer* peer = parts_.peers.find(target.name, fabric); peer != nullptr) {
+            parts_.datagram_paths.renew_handle(*peer);
+        }
+    });
     datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = parts_.peers.find(to, fabric);
             peer != nullptr && !parts_.departures.leaves(*peer)) {

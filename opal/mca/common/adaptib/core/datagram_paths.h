@@ -74,8 +74,8 @@ public:
     // any; kNotYet: the handle is being made.
     Status open(Peer& peer, std::size_t& pair);
     void on_path_changed(Peer& peer, std::size_t pair, PathState now);
-    // Called when the peer's datagrams are not answered: their path may lead to another port by
-    // now, such as a gateway's that has taken over.
+    // Called when the peer's datagrams are not answered, or acknowledgements do not reach it: their
+    // path may lead to another port by now, such as a gateway's that has taken over.
     void renew_handle(Peer& peer);
     // Called when the path that the peer's datagrams take does not work. REQUIRES: the peer has not
     // failed.
