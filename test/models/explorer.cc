@@ -28,6 +28,8 @@ constexpr std::size_t kArena = 512 * 1024;
 constexpr std::size_t kStack = 256 * 1024;
 constexpr std::size_t kMostSteps = 20'000;
 constexpr std::size_t kShownSteps = 160;
+constexpr std::uint64_t kClockBegins = 1'000'000'000'000;
+constexpr std::uint64_t kLeap = 3'600'000'000'000; // longer than anything waits
 constexpr int kThreads = kMostThreads + 1; // 0: the execution's set-up and its end
 
 // Times of each thread, by its number of steps.
@@ -77,6 +79,7 @@ struct Location {
 // Accesses of one byte that are not atomic.
 struct Byte {
     std::uint32_t execution = 0;
+    bool freed = false;
     int location = -1;
     int writer = 0;
     std::uint32_t written = 0;
@@ -197,6 +200,14 @@ public:
     bool try_lock(const void* mutex);
     void unlock(const void* mutex);
     void wait();
+    void pause();
+    bool wait_notified(const void* condition, const void* mutex);
+    void notify(const void* condition);
+    int choose(int count);
+    std::uint64_t clock();
+    void pass(std::uint64_t nanoseconds);
+    void freed(const void* at, std::size_t size);
+    int number() const { return now_; }
     const void* identity() const {
         return &threads_[static_cast<std::size_t>(now_ > 0 ? now_ : before_)];
     }
@@ -214,6 +225,7 @@ private:
     void point();
     void switch_from_current(bool may_stay);
     void go_to(int thread);
+    void leap();
     [[noreturn]] void leave();
     static void enter();
     bool can_run(const Thread& thread) const;
@@ -269,7 +281,8 @@ private:
     bool next_is_load_ = false; // the decision is about a value
     std::size_t steps_ = 0;
     int preemptions_ = 0, stale_ = 0;
-    std::uint64_t stores_ = 0, ticks_ = 0, fences_ = 0;
+    int leaps_ = 0;
+    std::uint64_t stores_ = 0, ticks_ = 0, fences_ = 0, clock_ = 0;
     int rounds_of_waiting_ = 0;
     bool abandoned_ = false; // what would follow has been tried
     bool failed_ = false;
@@ -379,6 +392,8 @@ void Explorer::begin() {
     next_ = steps_ = 0;
     preemptions_ = stale_ = 0;
     stores_ = ticks_ = 0;
+    leaps_ = 0;
+    clock_ = kClockBegins;
     rounds_of_waiting_ = 0;
     fences_ = 0;
     abandoned_ = false;
@@ -436,7 +451,7 @@ bool Explorer::tried_before() {
         return false;
     }
     std::uint64_t state =
-        mix(static_cast<std::uint64_t>(now_),
+        mix(mix(static_cast<std::uint64_t>(now_), clock_),
             (next_is_load_ ? 1 : 2) + 4 * static_cast<std::uint64_t>(rounds_of_waiting_));
     for (int i = 1; i <= count_; ++i) {
         const Thread& thread = threads_[static_cast<std::size_t>(i)];
@@ -554,7 +569,10 @@ void Explorer::switch_from_current(bool may_stay) {
             leave();
         }
         // Those that wait may have seen old values; once more, with the newest.
-        if (!waits || ++rounds_of_waiting_ > 3) {
+        if (waits && ++rounds_of_waiting_ > 3 && leaps_ < bounds_.leaps) {
+            leap();
+        }
+        if (!waits || rounds_of_waiting_ > 3) {
             fail("all threads wait for each other");
         }
         for (int i = 1; i <= count_; ++i) {
@@ -608,6 +626,45 @@ void Explorer::wait() {
     thread.waited = true;
     switch_from_current(false);
     thread.state = State::ready;
+}
+
+void Explorer::pause() {
+    if (now_ > 0) {
+        note("pauses", 0, 0, 0);
+        did(11, 0);
+        switch_from_current(false);
+    }
+}
+
+int Explorer::choose(int count) {
+    if (now_ <= 0) {
+        return 0;
+    }
+    did(12, static_cast<std::uint64_t>(count));
+    const int chosen = decide(count);
+    did(13, static_cast<std::uint64_t>(chosen));
+    return chosen;
+}
+
+void Explorer::leap() {
+    ++leaps_;
+    pass(kLeap);
+    rounds_of_waiting_ = 0;
+}
+
+std::uint64_t Explorer::clock() {
+    if (leaps_ < bounds_.leaps && choose(2) == 1) {
+        leap();
+        note("finds that much time has passed", 0, 0, 0);
+    }
+    did(14, clock_);
+    return clock_;
+}
+
+void Explorer::pass(std::uint64_t nanoseconds) {
+    did(15, nanoseconds);
+    clock_ += nanoseconds;
+    ++stores_; // those that wait may look at the clock
 }
 
 void Explorer::fail(const std::string& text) {
@@ -699,6 +756,9 @@ Location& Explorer::location(std::size_t offset, int size) {
     if (out.offset != offset || out.size != size) {
         fail("atomic accesses of several sizes to " + name_of(offset));
     }
+    if (byte(offset).freed) {
+        fail(name_of(offset) + " is used after it was freed");
+    }
     if (out.plain) { // the newest value is that of the memory
         out.plain = false;
         for (int i = 0; i < size; ++i) {
@@ -732,6 +792,9 @@ void Explorer::plain(const void* at, std::size_t size, bool write) {
     }
     for (std::size_t offset = begin; offset < end; ++offset) {
         Byte& byte = this->byte(offset);
+        if (byte.freed) {
+            fail(name_of(offset) + " is used after it was freed");
+        }
         if (byte.written != 0 && !happened.knows(byte.writer, byte.written)) {
             race(what, offset, byte.writer);
         }
@@ -761,6 +824,13 @@ void Explorer::plain(const void* at, std::size_t size, bool write) {
     if (write && now_ > 0) {
         ++stores_;
         rounds_of_waiting_ = 0;
+    }
+}
+
+void Explorer::freed(const void* at, std::size_t size) {
+    plain(at, size, true);
+    for (std::size_t i = 0; i < size; ++i) {
+        byte(offset_of(at) + i).freed = true;
     }
 }
 
@@ -954,6 +1024,24 @@ void Explorer::unlock(const void* mutex) {
     note("unlocks a mutex", 0, 0, 0);
 }
 
+// Whether a thread is notified or its time is over first, its turn decides.
+bool Explorer::wait_notified(const void* condition, const void* mutex) {
+    const std::uint64_t before = mutexes_[condition].uses;
+    unlock(mutex);
+    pause();
+    const bool notified = mutexes_[condition].uses != before;
+    note(notified ? "is notified" : "finds its time over", 0, 0, 0);
+    did(16, notified ? 1 : 0);
+    lock(mutex);
+    return notified;
+}
+
+void Explorer::notify(const void* condition) {
+    point();
+    note("notifies", 0, 0, 0);
+    did(17, mutex_number(condition), ++mutexes_[condition].uses);
+}
+
 // -------------------------------------------------------------------------------------------------
 // explorer.h and machine.h
 
@@ -1015,6 +1103,16 @@ void fail(const std::string& text) {
     within([&](Explorer& explorer) { explorer.fail(text); });
 }
 
+void pause() {
+    within([](Explorer& explorer) { explorer.pause(); });
+}
+int choose(int count) {
+    return within([&](Explorer& explorer) { return explorer.choose(count); });
+}
+void pass(std::uint64_t nanoseconds) {
+    within([&](Explorer& explorer) { explorer.pass(nanoseconds); });
+}
+
 void machine_plain(const void* at, std::size_t size, bool write) {
     within([&](Explorer& explorer) { explorer.plain(at, size, write); });
 }
@@ -1047,6 +1145,19 @@ void machine_unlock(const void* mutex) {
 }
 void machine_wait() {
     within([](Explorer& explorer) { explorer.wait(); });
+}
+bool machine_wait_notified(const void* condition, const void* mutex) {
+    return within([&](Explorer& explorer) { return explorer.wait_notified(condition, mutex); });
+}
+void machine_notify(const void* condition) {
+    within([&](Explorer& explorer) { explorer.notify(condition); });
+}
+void machine_freed(const void* at, std::size_t size) {
+    within([&](Explorer& explorer) { explorer.freed(at, size); });
+}
+int machine_thread() { return g_explorer->number(); }
+std::uint64_t machine_clock() {
+    return within([](Explorer& explorer) { return explorer.clock(); });
 }
 const void* machine_identity() { return g_explorer->identity(); }
 std::uint64_t machine_ticks() { return g_explorer->ticks(); }

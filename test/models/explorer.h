@@ -36,6 +36,7 @@ namespace adaptib::model {
 struct Bounds {
     int preemptions = 3;
     int stale_loads = 2;
+    int leaps = 0;        // of the clock, so far that what waits gives up; it stands still otherwise
     double seconds = 600; // the exploration is not whole if it takes longer
 };
 
@@ -86,6 +87,12 @@ inline void check(bool good, const char* text) {
 }
 // Another thread has to do something first. A loop that waits without this is endless.
 void yield();
+// Others may do something first: for a wait that ends when its time is over.
+void pause();
+// Returns each number below `count` in turn.
+int choose(int count);
+// The clock goes on.
+void pass(std::uint64_t nanoseconds);
 // Waits until `ready` returns true.
 template <typename F> void wait_until(F&& ready) {
     while (!ready()) {
