@@ -191,6 +191,7 @@ public:
     bool active() const { return inside_; }
     void set_active(bool active) { inside_ = active; }
     void plain(const void* at, std::size_t size, bool write);
+    void access(const void* at, std::size_t size, bool write);
     std::uint64_t load(const void* at, int size, int order);
     void store(void* at, int size, std::uint64_t value, int order);
     std::uint64_t change(void* at, int size, int order, int order_if_none, const Change& change);
@@ -779,9 +780,14 @@ Location& Explorer::location(std::size_t offset, int size) {
 }
 
 void Explorer::plain(const void* at, std::size_t size, bool write) {
+    const std::size_t offset = offset_of(at);
+    note_use(offset, static_cast<int>(std::min(size, kArena - offset)), write);
+    access(at, size, write);
+}
+
+void Explorer::access(const void* at, std::size_t size, bool write) {
     const std::size_t begin = offset_of(at);
     const std::size_t end = std::min(begin + size, kArena);
-    note_use(begin, static_cast<int>(end - begin), write);
     did(write ? 2 : 3, begin, end);
     const std::uint32_t time = tick();
     const Times& happened = self().knows.happened;
@@ -827,8 +833,9 @@ void Explorer::plain(const void* at, std::size_t size, bool write) {
     }
 }
 
+// A write, for races; as a use by another thread it would make places for decisions of all of them.
 void Explorer::freed(const void* at, std::size_t size) {
-    plain(at, size, true);
+    access(at, size, true);
     for (std::size_t i = 0; i < size; ++i) {
         byte(offset_of(at) + i).freed = true;
     }
