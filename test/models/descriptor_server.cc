@@ -19,9 +19,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "machine.h"
 #include "model.h"
 #include "stand_in/heap.h"
+#include "stand_in/system.h"
 #include "stand_in/threads.h"
 
 namespace adaptib::model {
@@ -32,8 +32,7 @@ using namespace adaptib::shm;
 constexpr ServerKeys kKeys{0x1111'2222'3333'4444, 0x5555'6666'7777'8888};
 
 // -------------------------------------------------------------------------------------------------
-// The system. A call is a step of a file, and one of the socket behind it; as under the kernel's
-// locks, it sees what the calls before it on the same file or socket have stored.
+// The system. A call is a step of a file, and one of the socket behind it.
 
 constexpr std::size_t kFiles = 16; // of each thread
 constexpr std::size_t kSockets = 8;
@@ -83,15 +82,6 @@ struct Made {
 
 System* g_system = nullptr;
 Made g_made;
-
-// One step: f returns the new word. Returns the old one.
-template <typename F> std::uint64_t step(std::atomic<std::uint64_t>& word, F&& f) {
-    return machine_change(&word, sizeof word, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE,
-                          [&f](std::uint64_t before) {
-                              const std::uint64_t after = f(before);
-                              return Changed{after, after != before, true};
-                          });
-}
 
 std::uint64_t look(const std::atomic<std::uint64_t>& word) {
     return word.load(std::memory_order_acquire);
@@ -392,10 +382,10 @@ void robbed(Execution& execution) {
 
 const std::vector<Model>& models() {
     static const std::vector<Model> all = {
-        {"asked", {}, asked},
         {"slow", {.preemptions = 2}, slow},
         {"woken", {}, woken},
-        {"robbed", {}, robbed}};
+        {"robbed", {}, robbed},
+        {"asked", {}, asked}};
     return all;
 }
 

@@ -230,7 +230,7 @@ private:
     [[noreturn]] void leave();
     static void enter();
     bool can_run(const Thread& thread) const;
-    void note_use(std::size_t offset, int size, bool write);
+    void note_use(std::size_t offset, int size, bool write, bool decides = true);
     Byte& byte(std::size_t offset) {
         Byte& out = bytes_[offset];
         if (out.execution != execution_) {
@@ -709,7 +709,7 @@ std::string Explorer::name_of(std::size_t offset) const {
     return at->second + "+" + std::to_string(offset - at->first);
 }
 
-void Explorer::note_use(std::size_t offset, int size, bool write) {
+void Explorer::note_use(std::size_t offset, int size, bool write, bool decides) {
     if (now_ <= 0) {
         return;
     }
@@ -724,7 +724,7 @@ void Explorer::note_use(std::size_t offset, int size, bool write) {
         found_shared_ = found_shared_ || (users.shared() && !known);
         shared = shared || known;
     }
-    if (shared) {
+    if (shared && decides) {
         point();
     }
 }
@@ -781,7 +781,7 @@ Location& Explorer::location(std::size_t offset, int size) {
 
 void Explorer::plain(const void* at, std::size_t size, bool write) {
     const std::size_t offset = offset_of(at);
-    note_use(offset, static_cast<int>(std::min(size, kArena - offset)), write);
+    note_use(offset, static_cast<int>(std::min(size, kArena - offset)), write, false);
     access(at, size, write);
 }
 

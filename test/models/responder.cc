@@ -23,6 +23,7 @@
 
 #include "model.h"
 #include "stand_in/heap.h"
+#include "stand_in/system.h"
 #include "stand_in/threads.h"
 
 namespace adaptib::model {
@@ -66,21 +67,16 @@ template <typename T, std::size_t N> std::size_t index_in(const std::array<T, N>
 
 void arrive(std::size_t rail, std::uint64_t questions) {
     Adapter& adapter = g_system->adapters[rail];
-    adapter.questions.fetch_add(questions, std::memory_order_acq_rel);
-    if (adapter.armed.exchange(0, std::memory_order_acq_rel) != 0) {
-        adapter.events.fetch_add(1, std::memory_order_acq_rel);
+    const auto one_more = [](std::uint64_t before) { return before + 1; };
+    step(adapter.questions, [questions](std::uint64_t before) { return before + questions; });
+    if (step(adapter.armed, [](std::uint64_t) { return 0; }) != 0) {
+        step(adapter.events, one_more);
     }
 }
 
 // Takes up to `most`; returns their number.
 std::uint64_t take(std::atomic<std::uint64_t>& from, std::uint64_t most) {
-    std::uint64_t now = from.load(std::memory_order_acquire);
-    std::uint64_t taken = std::min(now, most);
-    while (taken > 0 &&
-           !from.compare_exchange_strong(now, now - taken, std::memory_order_acq_rel)) {
-        taken = std::min(now, most);
-    }
-    return taken;
+    return std::min(most, step(from, [most](std::uint64_t now) { return now - std::min(now, most); }));
 }
 
 int get_event(ibv_comp_channel* channel, ibv_cq**, void**) {
@@ -109,7 +105,7 @@ int poll_queue(ibv_cq* queue, int count, ibv_wc* out) {
 }
 
 int arm(ibv_cq* queue, int) {
-    g_system->adapters[index_in(g_queues, queue)].armed.store(1, std::memory_order_release);
+    step(g_system->adapters[index_in(g_queues, queue)].armed, [](std::uint64_t) { return 1; });
     return 0;
 }
 
@@ -310,12 +306,13 @@ void moved(Execution& execution) {
     });
 }
 
-// A question arrives while the thread goes to sleep, or is woken for something else.
+// Questions arrive while the thread answers, or goes to sleep.
 void asked(Execution& execution) {
     Program& program = make(execution, 1, g_echo);
     execution.thread([&program] {
         arrive(0, 1);
-        wait_for(g_system->adapters[0].answers, 1);
+        arrive(0, 1);
+        wait_for(g_system->adapters[0].answers, 2);
         program.responder.reset();
     });
 }
