@@ -74,7 +74,7 @@ struct Made {
     std::size_t sockets = 1;
     std::array<Packet, kNumber + 1> packets{};
     std::uint64_t packet = 0;
-    int server = -1;        // its socket's number
+    int server = -1;      // its socket's number
     bool robbed = false;  // the program closes it
     bool noticed = false; // and the server's thread has been told so
     bool slow = false;    // descriptors that the server gets take long to close
@@ -140,7 +140,10 @@ int send(std::atomic<std::uint64_t>& to, Packet packet) {
     int error = 0;
     step(to, [&](std::uint64_t word) {
         const bool full = (word >> kSecond & kNumber) != 0;
-        error = (word & kDead) != 0 ? ECONNREFUSED : (word & kShut) != 0 ? EPIPE : full ? EAGAIN : 0;
+        error = (word & kDead) != 0   ? ECONNREFUSED
+                : (word & kShut) != 0 ? EPIPE
+                : full                ? EAGAIN
+                                      : 0;
         const bool first = (word >> kFirst & kNumber) == 0;
         return error != 0 ? word : word | number << (first ? kFirst : kSecond);
     });
@@ -208,8 +211,7 @@ int close(int number) {
     }
     drop(file);
     if (number == g_made.server && !g_made.robbed) { // as long as a call uses it, it is not gone
-        const std::uint64_t left =
-            step(socket_of(file), [](std::uint64_t) { return kDead; });
+        const std::uint64_t left = step(socket_of(file), [](std::uint64_t) { return kDead; });
         drop_packet(left >> kFirst & kNumber);
         drop_packet(left >> kSecond & kNumber);
     }
@@ -381,11 +383,10 @@ void robbed(Execution& execution) {
 } // namespace
 
 const std::vector<Model>& models() {
-    static const std::vector<Model> all = {
-        {"slow", {.preemptions = 2}, slow},
-        {"woken", {}, woken},
-        {"robbed", {}, robbed},
-        {"asked", {}, asked}};
+    static const std::vector<Model> all = {{"slow", {.preemptions = 2}, slow},
+                                           {"woken", {}, woken},
+                                           {"robbed", {}, robbed},
+                                           {"asked", {}, asked}};
     return all;
 }
 

@@ -30,7 +30,7 @@ constexpr std::size_t kMostSteps = 20'000;
 constexpr std::size_t kShownSteps = 160;
 constexpr std::uint64_t kClockBegins = 1'000'000'000'000;
 constexpr std::uint64_t kLeap = 3'600'000'000'000; // longer than anything waits
-constexpr int kThreads = kMostThreads + 1; // 0: the execution's set-up and its end
+constexpr int kThreads = kMostThreads + 1;         // 0: the execution's set-up and its end
 
 // Times of each thread, by its number of steps.
 struct Times {
@@ -191,7 +191,6 @@ public:
     bool active() const { return inside_; }
     void set_active(bool active) { inside_ = active; }
     void plain(const void* at, std::size_t size, bool write);
-    void access(const void* at, std::size_t size, bool write);
     std::uint64_t load(const void* at, int size, int order);
     void store(void* at, int size, std::uint64_t value, int order);
     std::uint64_t change(void* at, int size, int order, int order_if_none, const Change& change);
@@ -230,7 +229,7 @@ private:
     [[noreturn]] void leave();
     static void enter();
     bool can_run(const Thread& thread) const;
-    void note_use(std::size_t offset, int size, bool write, bool decides = true);
+    void note_use(std::size_t offset, int size, bool write);
     Byte& byte(std::size_t offset) {
         Byte& out = bytes_[offset];
         if (out.execution != execution_) {
@@ -709,7 +708,7 @@ std::string Explorer::name_of(std::size_t offset) const {
     return at->second + "+" + std::to_string(offset - at->first);
 }
 
-void Explorer::note_use(std::size_t offset, int size, bool write, bool decides) {
+void Explorer::note_use(std::size_t offset, int size, bool write) {
     if (now_ <= 0) {
         return;
     }
@@ -724,7 +723,7 @@ void Explorer::note_use(std::size_t offset, int size, bool write, bool decides) 
         found_shared_ = found_shared_ || (users.shared() && !known);
         shared = shared || known;
     }
-    if (shared && decides) {
+    if (shared) {
         point();
     }
 }
@@ -780,12 +779,6 @@ Location& Explorer::location(std::size_t offset, int size) {
 }
 
 void Explorer::plain(const void* at, std::size_t size, bool write) {
-    const std::size_t offset = offset_of(at);
-    note_use(offset, static_cast<int>(std::min(size, kArena - offset)), write, false);
-    access(at, size, write);
-}
-
-void Explorer::access(const void* at, std::size_t size, bool write) {
     const std::size_t begin = offset_of(at);
     const std::size_t end = std::min(begin + size, kArena);
     did(write ? 2 : 3, begin, end);
@@ -833,9 +826,8 @@ void Explorer::access(const void* at, std::size_t size, bool write) {
     }
 }
 
-// A write, for races; as a use by another thread it would make places for decisions of all of them.
 void Explorer::freed(const void* at, std::size_t size) {
-    access(at, size, true);
+    plain(at, size, true);
     for (std::size_t i = 0; i < size; ++i) {
         byte(offset_of(at) + i).freed = true;
     }

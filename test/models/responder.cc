@@ -21,6 +21,7 @@
 #include <cstdarg>
 #include <deque>
 
+#include "fabric/verbs/errors.h"
 #include "model.h"
 #include "stand_in/heap.h"
 #include "stand_in/system.h"
@@ -61,7 +62,8 @@ std::array<ibv_cq, kRails> g_queues;
 std::array<ibv_qp, kRails> g_pairs;
 ibv_ah g_ah;
 
-template <typename T, std::size_t N> std::size_t index_in(const std::array<T, N>& all, const T* of) {
+template <typename T, std::size_t N>
+std::size_t index_in(const std::array<T, N>& all, const T* of) {
     return static_cast<std::size_t>(of - all.data());
 }
 
@@ -76,7 +78,8 @@ void arrive(std::size_t rail, std::uint64_t questions) {
 
 // Takes up to `most`; returns their number.
 std::uint64_t take(std::atomic<std::uint64_t>& from, std::uint64_t most) {
-    return std::min(most, step(from, [most](std::uint64_t now) { return now - std::min(now, most); }));
+    return std::min(most,
+                    step(from, [most](std::uint64_t now) { return now - std::min(now, most); }));
 }
 
 int get_event(ibv_comp_channel* channel, ibv_cq**, void**) {
@@ -161,9 +164,10 @@ Calls make_calls() {
 const Calls g_calls = make_calls();
 
 bool readable(const pollfd& each) {
-    const auto& word = each.fd == kWakes
-                           ? g_system->wakes
-                           : g_system->adapters[static_cast<std::size_t>(each.fd - kChannels)].events;
+    const auto& word =
+        each.fd == kWakes
+            ? g_system->wakes
+            : g_system->adapters[static_cast<std::size_t>(each.fd - kChannels)].events;
     return word.load(std::memory_order_acquire) != 0;
 }
 
@@ -215,8 +219,12 @@ int poll(pollfd* watched, nfds_t count, int milliseconds) {
 
 } // namespace adaptib::model
 
-// In place of port.cc and path.cc, which compute what a device needs from the values of a port.
+// In place of port.cc and path.cc, which compute what a device needs from the values of a port, and
+// of errors.cc.
 namespace adaptib::verbs {
+
+int error_number(int result) { return result; }
+Status status_of(int) { return Status::error(Reason::internal); }
 
 bool decode_address(const RailAddress&, WireAddress&) { return true; }
 PathSpec path_to(const Port& port, const RailAddress&, std::uint32_t) {
