@@ -5,10 +5,10 @@
 // production source is compiled as it is, by a compiler that calls a function for each access to
 // memory (-fsanitize=thread); here these functions are the explorer's (runtime.cc) in place of
 // ThreadSanitizer's. The threads of a model are coroutines. Before each atomic access that another
-// thread could notice, and each use of a mutex, the explorer decides which thread goes on, and which
-// of the values that a load may return by the rules of C++ it returns. It runs the program again and
-// again until it has tried all decisions with at most `preemptions` switches away from a thread that
-// could go on, and at most `stale_loads` loads that do not return the newest value.
+// thread could notice, and each use of a mutex, the explorer decides which thread goes on, and
+// which of the values that a load may return by the rules of C++ it returns. It runs the program
+// again and again until it has tried all decisions with at most `preemptions` switches away from a
+// thread that could go on, and at most `stale_loads` loads that do not return the newest value.
 //
 // Memory: a load may return a store that is not the newest one, unless the thread knows of a later
 // one: by release and acquire, by a fence, by membarrier(2), or since it has seen it. This covers

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Model of the header of a process's pages of counters (stats/live_counters.h): a program that finds
-// it published reads all of it. The counters themselves have no order among each other: a reader
-// loads each by itself, whatever its neighbors are.
+// Model of the header of a process's pages of counters (stats/live_counters.h): a program that
+// finds it published reads all of it. The counters themselves have no order among each other: a
+// reader loads each by itself, whatever its neighbors are.
 #include "stats/live_counters.h"
 
 #include "model.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // In place of the heap, for models of sources that allocate what their threads share: memory comes
 // from the explorer's, so that it finds races on it, and uses of what was deleted. A model includes
-// this once. Threads allocate so from their beginning, the set-up while there is a WatchedHeap.
+// this once, and makes a WatchedHeap in each execution: the set-up allocates so as long as it is
+// there, the threads always.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,6 @@ inline bool g_set_up_is_watched = false;
 
 class WatchedHeap {
 public:
-    // `first`: in this execution.
     explicit WatchedHeap(Execution& execution) {
         __libc_single_threaded = 0; // shared_ptr counts by atomic operations
         for (HeapPart& part : g_heap) {
@@ -45,7 +45,7 @@ public:
     if (!machine_active() || !(machine_thread() > 0 || g_set_up_is_watched)) {
         return std::malloc(size);
     }
-    HeapPart& part = g_heap[machine_thread() > 0 ? machine_thread() : 0];
+    HeapPart& part = g_heap[machine_thread()];
     const std::size_t bytes = (size + 2 * kHead - 1) / kHead * kHead;
     if (part.begin == nullptr || part.used + bytes > HeapPart::kBytes) {
         std::abort(); // a larger kBytes would do

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// In place of the system: a call's effect on a word that calls of several threads meet at. It is one
-// step, meets the newest value, and sees what the calls before it have stored, as under a lock of
-// the kernel or in a device.
+// In place of the system: a call's effect on a word that calls of several threads meet at. It is
+// one step, meets the newest value, and sees what the calls before it have stored, as under a lock
+// of the kernel or in a device.
 #pragma once
 
 #include <atomic>

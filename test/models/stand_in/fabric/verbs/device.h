@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// In place of the core's devices: calls of libibverbs that the model gives, and address handles that
-// are there at once (address_handles.cc has a model of its own).
+// In place of the core's devices: calls of libibverbs that the model gives, and address handles
+// that are there at once (address_handles.cc has a model of its own).
 #pragma once
 
 #include <memory>
