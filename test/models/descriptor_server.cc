@@ -94,7 +94,7 @@ std::atomic<std::uint64_t>& closed(int number) {
 std::atomic<std::uint64_t>& socket_of(const File& file) { return g_system->sockets[file.socket]; }
 
 int open_file(const File& file) {
-    const auto thread = static_cast<std::size_t>(std::max(machine_thread(), 0));
+    const auto thread = static_cast<std::size_t>(machine_thread());
     const int number = static_cast<int>(thread * kFiles) + g_made.of_thread[thread]++;
     check(g_made.of_thread[thread] <= static_cast<int>(kFiles), "the model has too few files");
     file_of(number) = file;
