@@ -28,6 +28,8 @@ namespace {
 constexpr std::size_t kStack = 256 * 1024;
 constexpr std::size_t kMostSteps = 20'000;
 constexpr std::size_t kShownSteps = 160;
+constexpr std::uint64_t kClockBegins = 1'000'000'000'000;
+constexpr std::uint64_t kLeap = 3'600'000'000'000; // longer than anything waits
 
 // Which threads have ever accessed a byte, in all executions of an exploration.
 struct Users {
@@ -137,6 +139,14 @@ public:
     bool try_lock(const void* mutex);
     void unlock(const void* mutex);
     void wait();
+    void pause();
+    bool wait_notified(const void* condition, const void* mutex);
+    void notify(const void* condition);
+    int choose(int count);
+    std::uint64_t clock();
+    void pass(std::uint64_t nanoseconds);
+    void freed(const void* at, std::size_t size);
+    int number() const { return now_; }
     const void* identity() const {
         return &threads_[static_cast<std::size_t>(now_ > 0 ? now_ : before_)];
     }
@@ -154,6 +164,7 @@ private:
     void point();
     void switch_from_current(bool may_stay);
     void go_to(int thread);
+    void leap();
     [[noreturn]] void leave();
     static void enter();
     bool can_run(const Thread& thread) const;
@@ -196,7 +207,8 @@ private:
     bool next_is_load_ = false; // the decision is about a value
     std::size_t steps_ = 0;
     int preemptions_ = 0, stale_ = 0;
-    std::uint64_t stores_ = 0, ticks_ = 0, fences_ = 0;
+    int leaps_ = 0;
+    std::uint64_t stores_ = 0, ticks_ = 0, fences_ = 0, clock_ = 0;
     int rounds_of_waiting_ = 0;
     bool abandoned_ = false; // what would follow has been tried
     bool failed_ = false;
@@ -281,6 +293,8 @@ void Explorer::begin() {
     next_ = steps_ = 0;
     preemptions_ = stale_ = 0;
     stores_ = ticks_ = 0;
+    leaps_ = 0;
+    clock_ = kClockBegins;
     rounds_of_waiting_ = 0;
     fences_ = 0;
     abandoned_ = false;
@@ -334,7 +348,7 @@ bool Explorer::tried_before() {
         return false;
     }
     std::uint64_t state =
-        mix(static_cast<std::uint64_t>(now_),
+        mix(mix(static_cast<std::uint64_t>(now_), clock_),
             (next_is_load_ ? 1 : 2) + 4 * static_cast<std::uint64_t>(rounds_of_waiting_));
     for (int i = 1; i <= count_; ++i) {
         const Thread& thread = threads_[static_cast<std::size_t>(i)];
@@ -440,7 +454,10 @@ void Explorer::switch_from_current(bool may_stay) {
             leave();
         }
         // Those that wait may have seen old values; once more, with the newest.
-        if (!waits || ++rounds_of_waiting_ > 3) {
+        if (waits && ++rounds_of_waiting_ > 3 && leaps_ < bounds_.leaps) {
+            leap();
+        }
+        if (!waits || rounds_of_waiting_ > 3) {
             fail("all threads wait for each other");
         }
         for (int i = 1; i <= count_; ++i) {
@@ -494,6 +511,45 @@ void Explorer::wait() {
     thread.waited = true;
     switch_from_current(false);
     thread.state = State::ready;
+}
+
+void Explorer::pause() {
+    if (now_ > 0) {
+        note("pauses", 0, 0, 0);
+        did(11, 0);
+        switch_from_current(false);
+    }
+}
+
+int Explorer::choose(int count) {
+    if (now_ <= 0) {
+        return 0;
+    }
+    did(12, static_cast<std::uint64_t>(count));
+    const int chosen = decide(count);
+    did(13, static_cast<std::uint64_t>(chosen));
+    return chosen;
+}
+
+void Explorer::leap() {
+    ++leaps_;
+    pass(kLeap);
+    rounds_of_waiting_ = 0;
+}
+
+std::uint64_t Explorer::clock() {
+    if (leaps_ < bounds_.leaps && choose(2) == 1) {
+        leap();
+        note("finds that much time has passed", 0, 0, 0);
+    }
+    did(14, clock_);
+    return clock_;
+}
+
+void Explorer::pass(std::uint64_t nanoseconds) {
+    did(15, nanoseconds);
+    clock_ += nanoseconds;
+    ++stores_; // those that wait may look at the clock
 }
 
 void Explorer::fail(const std::string& text) {
@@ -559,7 +615,6 @@ void Explorer::stored() {
 void Explorer::plain(const void* at, std::size_t size, bool write) {
     const std::size_t begin = memory_.offset_of(at);
     const std::size_t end = std::min(begin + size, Memory::kBytes);
-    note_use(begin, static_cast<int>(end - begin), write);
     did(write ? 2 : 3, begin, end);
     if (trace_.empty() || write) {
         note(write ? "writes" : "reads", begin, static_cast<int>(end - begin),
@@ -570,6 +625,12 @@ void Explorer::plain(const void* at, std::size_t size, bool write) {
     if (write) {
         stored();
     }
+}
+
+void Explorer::freed(const void* at, std::size_t size) {
+    plain(at, size, true);
+    const std::size_t begin = memory_.offset_of(at);
+    memory_.end(begin, std::min(begin + size, Memory::kBytes));
 }
 
 std::uint64_t Explorer::load(const void* at, int size, int order) {
@@ -682,6 +743,24 @@ void Explorer::unlock(const void* mutex) {
     note("unlocks a mutex", 0, 0, 0);
 }
 
+// Whether a thread is notified or its time is over first, its turn decides.
+bool Explorer::wait_notified(const void* condition, const void* mutex) {
+    const std::uint64_t before = mutexes_[condition].uses;
+    unlock(mutex);
+    pause();
+    const bool notified = mutexes_[condition].uses != before;
+    note(notified ? "is notified" : "finds its time over", 0, 0, 0);
+    did(16, notified ? 1 : 0);
+    lock(mutex);
+    return notified;
+}
+
+void Explorer::notify(const void* condition) {
+    point();
+    note("notifies", 0, 0, 0);
+    did(17, mutex_number(condition), ++mutexes_[condition].uses);
+}
+
 // -------------------------------------------------------------------------------------------------
 // explorer.h and machine.h
 
@@ -743,6 +822,16 @@ void fail(const std::string& text) {
     within([&](Explorer& explorer) { explorer.fail(text); });
 }
 
+void pause() {
+    within([](Explorer& explorer) { explorer.pause(); });
+}
+int choose(int count) {
+    return within([&](Explorer& explorer) { return explorer.choose(count); });
+}
+void pass(std::uint64_t nanoseconds) {
+    within([&](Explorer& explorer) { explorer.pass(nanoseconds); });
+}
+
 void machine_plain(const void* at, std::size_t size, bool write) {
     within([&](Explorer& explorer) { explorer.plain(at, size, write); });
 }
@@ -775,6 +864,19 @@ void machine_unlock(const void* mutex) {
 }
 void machine_wait() {
     within([](Explorer& explorer) { explorer.wait(); });
+}
+bool machine_wait_notified(const void* condition, const void* mutex) {
+    return within([&](Explorer& explorer) { return explorer.wait_notified(condition, mutex); });
+}
+void machine_notify(const void* condition) {
+    within([&](Explorer& explorer) { explorer.notify(condition); });
+}
+void machine_freed(const void* at, std::size_t size) {
+    within([&](Explorer& explorer) { explorer.freed(at, size); });
+}
+int machine_thread() { return g_explorer->number(); }
+std::uint64_t machine_clock() {
+    return within([](Explorer& explorer) { return explorer.clock(); });
 }
 const void* machine_identity() { return g_explorer->identity(); }
 std::uint64_t machine_ticks() { return g_explorer->ticks(); }

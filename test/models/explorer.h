@@ -4,11 +4,11 @@
 // Purpose: finds the interleaving in which code that shares memory without a mutex goes wrong. The
 // production source is compiled as it is, by a compiler that calls a function for each access to
 // memory (-fsanitize=thread); here these functions are the explorer's (runtime.cc) in place of
-// ThreadSanitizer's. The threads of a model are coroutines. Before each access that another thread
-// could notice, the explorer decides which thread goes on, and which of the values that a load may
-// return by the rules of C++ it returns. It runs the program again and again until it has tried
-// all decisions with at most `preemptions` switches away from a thread that could go on, and at
-// most `stale_loads` loads that do not return the newest value.
+// ThreadSanitizer's. The threads of a model are coroutines. Before each atomic access that another
+// thread could notice, and each use of a mutex, the explorer decides which thread goes on, and
+// which of the values that a load may return by the rules of C++ it returns. It runs the program
+// again and again until it has tried all decisions with at most `preemptions` switches away from a
+// thread that could go on, and at most `stale_loads` loads that do not return the newest value.
 //
 // Memory: a load may return a store that is not the newest one, unless the thread knows of a later
 // one: by release and acquire, by a fence, by membarrier(2), or since it has seen it. This covers
@@ -16,7 +16,11 @@
 // with loads on ARM. Not covered: a store that overtakes an earlier load of its thread; stores of
 // two threads to one place that different threads see in different orders.
 // An access that is not atomic, and that is not ordered against another one of the same bytes, is
-// a failure (a data race).
+// a failure (a data race); so nothing depends on when the others happen. A use of memory that was
+// freed is a failure, too (stand_in/heap.h).
+//
+// Time: a wait on a condition variable, and pause(), may find their time over at each moment. The
+// clock stands still but for `leaps`, any of which may come before each look at it.
 //
 // What is watched: memory of Execution only. Everything else belongs to one thread.
 // Source: Musuvathi, Qadeer: Iterative context bounding, PLDI 2007; Norris, Demsky: CDSChecker,
@@ -36,6 +40,7 @@ namespace adaptib::model {
 struct Bounds {
     int preemptions = 3;
     int stale_loads = 2;
+    int leaps = 0; // of the clock, so far that what waits gives up; it stands still otherwise
     double seconds = 600; // the exploration is not whole if it takes longer
 };
 
@@ -86,6 +91,12 @@ inline void check(bool good, const char* text) {
 }
 // Another thread has to do something first. A loop that waits without this is endless.
 void yield();
+// Others may do something first: for a wait that ends when its time is over.
+void pause();
+// Returns each number below `count` in turn.
+int choose(int count);
+// The clock goes on.
+void pass(std::uint64_t nanoseconds);
 // Waits until `ready` returns true.
 template <typename F> void wait_until(F&& ready) {
     while (!ready()) {

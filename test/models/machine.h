@@ -33,6 +33,12 @@ void machine_lock(const void* mutex);
 bool machine_try_lock(const void* mutex);
 void machine_unlock(const void* mutex);
 void machine_wait();
+// Returns true if another thread notifies `condition` before the time is over, which may be soon.
+bool machine_wait_notified(const void* condition, const void* mutex);
+void machine_notify(const void* condition);
+void machine_freed(const void* at, std::size_t size);
+int machine_thread(); // 0: the set-up
+std::uint64_t machine_clock();
 const void* machine_identity();
 std::uint64_t machine_ticks();
 

@@ -87,11 +87,24 @@ void Memory::race(int thread, const char* what, std::size_t offset, int other) {
     }
 }
 
+void Memory::end(std::size_t begin, std::size_t end) {
+    for (std::size_t offset = begin; offset < end; ++offset) {
+        byte(offset).ended = true;
+    }
+}
+
+void Memory::check_lives(std::size_t offset) {
+    if (byte(offset).ended && fault_.empty()) {
+        fault_ = name_of(offset) + " is used after it was freed";
+    }
+}
+
 void Memory::plain(int thread, std::size_t begin, std::size_t end, bool write) {
     const std::uint32_t time = tick(thread);
     const Times& happened = views_[thread].knows.happened;
     const char* const what = write ? "writes" : "reads";
     for (std::size_t offset = begin; offset < end; ++offset) {
+        check_lives(offset);
         Byte& byte = this->byte(offset);
         if (byte.written != 0 && !happened.knows(byte.writer, byte.written)) {
             race(thread, what, offset, byte.writer);
@@ -144,6 +157,7 @@ Memory::Location& Memory::location(int thread, std::size_t offset, int size) {
     if ((out.offset != offset || out.size != size) && fault_.empty()) {
         fault_ = "atomic accesses of several sizes to " + name_of(offset);
     }
+    check_lives(offset);
     if (out.plain) { // the newest value is that of the memory
         out.plain = false;
         for (int i = 0; i < size; ++i) {

@@ -76,6 +76,8 @@ public:
     std::string name_of(std::size_t offset) const;
     const std::string& fault() const { return fault_; } // empty: none
 
+    // The memory is given back: a later access is a fault.
+    void end(std::size_t begin, std::size_t end);
     // Accesses that are not atomic.
     void plain(int thread, std::size_t begin, std::size_t end, bool write);
 
@@ -127,6 +129,7 @@ private:
     // Accesses of one byte that are not atomic.
     struct Byte {
         std::uint32_t execution = 0;
+        bool ended = false;
         int location = -1;
         int writer = 0;
         std::uint32_t written = 0;
@@ -149,6 +152,7 @@ private:
         Knowledge& knows = views_[thread].knows;
         return knows.coherent.at[thread] = ++knows.happened.at[thread];
     }
+    void check_lives(std::size_t offset);
     void race(int thread, const char* what, std::size_t offset, int other);
 
     std::byte* arena_ = nullptr;

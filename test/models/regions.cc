@@ -50,6 +50,16 @@ const RegionEntry* table_of(const Target& target) {
     return reinterpret_cast<const RegionEntry*>(target.table);
 }
 
+// An initiator's write (fabric/shm/rc.h).
+void write_once(Target& target, std::uint32_t key) {
+    target.initiator.busy.store(1, std::memory_order_seq_cst);
+    RegionView found;
+    if (read_region(table_of(target), key, found)) {
+        target.word = 8;
+    }
+    target.initiator.busy.store(0, std::memory_order_release);
+}
+
 // The target takes the memory back, as dereg_mr does, and uses it for something else.
 void taken_back(Execution& execution) {
     Target& target = make(execution);
@@ -66,16 +76,26 @@ void taken_back(Execution& execution) {
         fence.wait(busy);
         target.word = 7; // the user's own
     });
-    execution.thread([&target, key] { // an initiator (fabric/shm/rc.h)
+    execution.thread([&target, key] {
         for (int i = 0; i < scaled(1); ++i) {
-            target.initiator.busy.store(1, std::memory_order_seq_cst);
-            RegionView found;
-            if (read_region(table_of(target), key, found)) {
-                target.word = 8;
-            }
-            target.initiator.busy.store(0, std::memory_order_release);
+            write_once(target, key);
         }
     });
+    execution.after([&target] { check(target.word == 7, "a peer wrote into memory taken back"); });
+}
+
+// The target does not wait long for a busy peer, and waits again before it uses the memory.
+void left_busy(Execution& execution) {
+    Target& target = make(execution);
+    const std::uint32_t key = add(target, reinterpret_cast<std::uint64_t>(&target.word), 8);
+    execution.thread([&target, key] {
+        target.regions.remove(key);
+        InitiatorFence fence;
+        fence.wait_a_while({{std::make_shared<PeerSegment>(), &target.initiator}});
+        fence.wait({});
+        target.word = 7;
+    });
+    execution.thread([&target, key] { write_once(target, key); });
     execution.after([&target] { check(target.word == 7, "a peer wrote into memory taken back"); });
 }
 
@@ -105,6 +125,7 @@ void replaced(Execution& execution) {
 
 const std::vector<Model>& models() {
     static const std::vector<Model> all = {{"taken_back", {}, taken_back},
+                                           {"left_busy", {.leaps = 1}, left_busy},
                                            {"replaced", {}, replaced}};
     return all;
 }

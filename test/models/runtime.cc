@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "explorer.h"
 #include "machine.h"
 
 using namespace adaptib::model;
@@ -202,6 +203,17 @@ void __tsan_atomic_signal_fence(int) {}
 // -------------------------------------------------------------------------------------------------
 // The system
 
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
+std::uint64_t nanoseconds_of(const timespec& time) {
+    return static_cast<std::uint64_t>(time.tv_sec) * kSecond +
+           static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+} // namespace
+
 extern "C" {
 int __real_pthread_mutex_lock(pthread_mutex_t* mutex);
 int __real_pthread_mutex_trylock(pthread_mutex_t* mutex);
@@ -238,6 +250,47 @@ int __wrap_usleep(useconds_t) {
 int __wrap_nanosleep(const timespec*, timespec*) {
     adaptib_model_wait();
     return 0;
+}
+
+int __real_pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t id,
+                                  const timespec* until);
+int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t id,
+                                  const timespec* until) {
+    if (!machine_active()) {
+        return __real_pthread_cond_clockwait(condition, mutex, id, until);
+    }
+    if (machine_wait_notified(condition, mutex)) {
+        return 0;
+    }
+    const std::uint64_t now = machine_clock();
+    const std::uint64_t then = nanoseconds_of(*until);
+    pass(then > now ? then - now : 0);
+    return ETIMEDOUT;
+}
+// std::condition_variable::notify_one
+void __real__ZNSt18condition_variable10notify_oneEv(void* condition);
+void __wrap__ZNSt18condition_variable10notify_oneEv(void* condition) {
+    if (machine_active()) {
+        machine_notify(condition);
+    } else {
+        __real__ZNSt18condition_variable10notify_oneEv(condition);
+    }
+}
+
+int __real_clock_gettime(clockid_t id, timespec* out);
+int __wrap_clock_gettime(clockid_t id, timespec* out) {
+    if (!machine_active()) {
+        return __real_clock_gettime(id, out);
+    }
+    const std::uint64_t now = machine_clock();
+    *out = {static_cast<time_t>(now / kSecond), static_cast<long>(now % kSecond)};
+    return 0;
+}
+// std::chrono::steady_clock::now
+std::int64_t __real__ZNSt6chrono3_V212steady_clock3nowEv();
+std::int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv() {
+    return machine_active() ? static_cast<std::int64_t>(machine_clock())
+                            : __real__ZNSt6chrono3_V212steady_clock3nowEv();
 }
 
 long __wrap_syscall(long number, ...) {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cinttypes>
 #include <cstddef>
 #include <cstdio>
@@ -139,8 +138,7 @@ bool share_counters(std::uint64_t name) {
         }
         return false;
     }
-    g_pages.header = {0, live_table_key(), name, static_cast<std::uint32_t>(getpid())};
-    std::atomic_ref(g_pages.header.magic).store(kLiveMagic, std::memory_order_release);
+    publish(g_pages.header, live_table_key(), name, static_cast<std::uint32_t>(getpid()));
     return true; // the descriptor stays open: others find the file by it
 }
 

@@ -22,11 +22,24 @@ constexpr std::size_t kLivePage = 4096;
 constexpr std::uint64_t kLiveMagic = 0x61435031'00000001; // the last digits: version of the layout
 
 struct LiveHeader {
-    std::uint64_t magic = 0; // kLiveMagic, once the file is complete
+    std::uint64_t magic = 0; // kLiveMagic, once the rest is there
     std::uint64_t table = 0; // live_table_key() of the process
     std::uint64_t name = 0;  // of the process (base/process_name.h)
     std::uint32_t pid = 0;
 };
+
+// Fills the header in, while others may look at it.
+inline void publish(LiveHeader& header, std::uint64_t table, std::uint64_t name,
+                    std::uint32_t pid) {
+    header.table = table;
+    header.name = name;
+    header.pid = pid;
+    __atomic_store_n(&header.magic, kLiveMagic, __ATOMIC_RELEASE);
+}
+// Returns true if the caller may read the rest of the header.
+inline bool is_published(const LiveHeader& header) {
+    return __atomic_load_n(&header.magic, __ATOMIC_ACQUIRE) == kLiveMagic;
+}
 
 constexpr std::size_t live_counters_offset(std::uint32_t endpoint) {
     return kLivePage * (1 + endpoint);

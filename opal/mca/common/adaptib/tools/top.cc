@@ -78,7 +78,7 @@ public:
 
     // Returns false for the pages of a forked child's parent.
     bool belongs_to_process() const {
-        return base_ != nullptr && header().magic == kLiveMagic && header().pid == pid_;
+        return base_ != nullptr && is_published(header()) && header().pid == pid_;
     }
     bool same_table() const { return header().table == live_table_key(); }
     std::uint32_t pid() const { return pid_; }

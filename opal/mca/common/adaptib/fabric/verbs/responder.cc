@@ -140,12 +140,12 @@ void Responder::loop() {
         if (poll(watched_.data(), count, timeout(rests)) < 0 && errno != EINTR) {
             return; // nothing can arrive any more
         }
-        if (ends_) {
-            return;
-        }
         std::uint64_t times = 0;
         if (watched_[0].revents != 0 && read(wakes_, &times, sizeof times) < 0 && errno != EAGAIN &&
             errno != EINTR) {
+            return;
+        }
+        if (ends_) { // after the read, which takes the destructor's wake along with earlier ones
             return;
         }
         woken = woken || watched_[0].revents != 0;
@@ -155,8 +155,8 @@ void Responder::loop() {
         }
         if (!rests) {
             left = serve(served_, std::span(watched_).subspan(1), woken, left);
+            woken = woken && left == 0; // serve() may not have come to all ports
         }
-        woken = woken && rests;
     }
 }
 
