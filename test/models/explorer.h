@@ -36,7 +36,7 @@ namespace adaptib::model {
 struct Bounds {
     int preemptions = 3;
     int stale_loads = 2;
-    double seconds = 600; // the exploration is not whole if it takes longer
+    double seconds = 600; // of a processor; the exploration is not whole if it takes longer
 };
 
 struct Explored {
