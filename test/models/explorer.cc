@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -69,6 +69,8 @@ struct Thread {
 // What has led to executions that were tried already: bit 4 * preemptions + stale loads.
 using Tried = std::unordered_map<std::uint64_t, std::uint32_t>;
 constexpr int kMostBounds = 4; // preemptions, and stale loads + 1: explore() takes no more
+
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     std::uint64_t x = a ^ (b + 0x9e3779b97f4a7c15u + (a << 6u) + (a >> 2u));
@@ -230,7 +232,7 @@ Explorer* g_explorer = nullptr;
 
 Explored Explorer::run() {
     g_explorer = this;
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = processor_seconds();
     bool more = true;
     while (more && !failed_) {
         if (execute()) {
@@ -245,8 +247,7 @@ Explored Explorer::run() {
             tried_.clear();
             more = true;
         }
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        if (more && took.count() > bounds_.seconds) {
+        if (more && processor_seconds() - begin > bounds_.seconds) {
             break;
         }
     }
@@ -784,10 +785,9 @@ Explored explore(const Bounds& bounds, const std::function<void(Execution&)>& pr
     for (int i = 0; i <= most; ++i) {
         now.preemptions = i;
         now.stale_loads = std::min(bounds.stale_loads, i == most ? kMostBounds - 1 : 1);
-        const auto begin = std::chrono::steady_clock::now();
+        const double begin = processor_seconds();
         const Explored found = Explorer(now, program).run();
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        now.seconds -= took.count();
+        now.seconds -= processor_seconds() - begin;
         out = {out.executions + found.executions, std::max(out.decisions, found.decisions),
                found.whole, found.failure};
         if (!found.whole || !found.failure.empty()) {

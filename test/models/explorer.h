@@ -41,7 +41,7 @@ struct Bounds {
     int preemptions = 3;
     int stale_loads = 2;
     int leaps = 0; // of the clock, so far that what waits gives up; it stands still otherwise
-    double seconds = 600; // the exploration is not whole if it takes longer
+    double seconds = 600; // of a processor; the exploration is not whole if it takes longer
 };
 
 struct Explored {
