@@ -110,6 +110,7 @@ template <typename Body> Body message_from(std::uint16_t changes) {
 }
 
 TEST_F(Probes, AnAddressThatComesLateDoesNotMoveAPeerBack) {
+    world_.first.reaches_all = world_.second.reaches_all = true;
     AddressRail& remote = peer_->contact.address.rails[peer_->contact.route.pairs[kPair].remote];
     const auto arrives = [&](std::uint16_t changes, bool answer) {
         moved_.clear();
