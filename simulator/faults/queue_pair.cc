@@ -25,6 +25,7 @@ FaultQp::FaultQp(Node& node, Rail& rail, std::uint32_t rail_index, const QpInit&
       receive_cq_(static_cast<FaultCq*>(init.receive_cq)), srq_(static_cast<FaultSrq*>(init.srq)),
       send_depth_(init.send_depth), signal_all_(init.signal_all) {
     number_ = below_->number();
+    queue_bytes_ = below_->queue_bytes();
     node_.enter(rail_index_, number_, *this);
 }
 

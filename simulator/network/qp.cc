@@ -133,7 +133,10 @@ SimQueuePair::SimQueuePair(SimRail& rail, const QpInit& init)
       receive_cq_(*static_cast<SimCompletionQueue*>(init.receive_cq)),
       srq_(static_cast<SimSharedReceiveQueue*>(init.srq)), max_gather_(init.max_gather),
       inline_bytes_(init.inline_bytes), signal_all_(init.signal_all),
-      receives_(init.srq != nullptr ? 0 : init.receive_depth) {}
+      receives_(init.srq != nullptr ? 0 : init.receive_depth) {
+    constexpr Bytes kRequest = 64;
+    queue_bytes_ = kRequest * init.send_depth;
+}
 
 Status SimQueuePair::enter() { return world_.adapter_of(rail_.port()).add(this, number_); }
 

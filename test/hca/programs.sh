@@ -62,6 +62,7 @@ hca_pair() {
 hca_btl='--mca pml ob1 --mca btl adaptib,self'
 hca_roce='-x ADAPTIB_HCA_HOST=e,f@OMPI_COMM_WORLD_RANK'
 hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_adaptib_striping_policy'
+hca_relaxed='--mca opal_common_adaptib_relaxed_ordering on --mca opal_common_adaptib_rendezvous put'
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|what happens
@@ -105,8 +106,12 @@ hca_faults=(
     # Fewer queue pairs than peers, and the error of a control group
     'few_queue_pairs|max_qp=7||0||'
     'few_queue_pairs_eagain|max_qp=7 full_error=11||0||'
-    # Regions whose writes may be placed in any order: adaptib registers none so
+    # Regions whose writes may be placed in any order. With two adapters adaptib registers none so
+    # that peers write into
     'relaxed_order|relaxed_order=1||0||'
+    "relaxed_order_two|relaxed_order=1||0||$hca_relaxed"
+    "relaxed_order_one|relaxed_order=1||0||$hca_relaxed --mca opal_common_adaptib_if_include v0"
+    "relaxed_order_btl|relaxed_order=1||0||$hca_btl $hca_relaxed --mca opal_common_adaptib_if_include v0"
     'scrambled_order_loss|scrambled_order=1 in_order=0 scrambled_writes=2||1000||'
     'ring_check|||0||--mca opal_common_adaptib_ring_check on'
     'mtu_256||active_mtu=256|0||'

@@ -68,7 +68,7 @@ OF_DEVICES = {
     "verbs_eager_limit", "paths_per_port", "connect_method", "dc_initiators", "verbs_ring_bytes",
     "ring_in_order", "ring_check", "if_include", "if_exclude", "if_standby", "gid_index",
     "partition", "service_level", "traffic_class", "datagram_buffers", "apm", "answer_timeout",
-    "answer_retries", "accelerator_memory",
+    "answer_retries", "accelerator_memory", "relaxed_ordering",
 }
 
 

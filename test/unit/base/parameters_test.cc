@@ -232,6 +232,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"datagram_buffers", {"256", "1024"}},         // at the start
         {"frequent_buffers", {"128", "8", "5", "12"}}, // bytes, KiB; Linux
         {"accelerator_memory", {"5", "11", "7", "6"}}, // Open MPI, CUDA, ROCm
+        {"traffic_class", {"2", "106", "26", "0"}},    // RoCE v2, its class and DSCP; other links
         {"endpoints", {"8"}},                          // processors
         {"partition", {"8001"}},                       // an example
         {"report", {"1", "0"}},                        // a switch's values

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // -------------------------------------------------------------------------------------------------
 // Layout. A change of any number here requires a new kWireVersion.
 
-static_assert(kWireVersion == 34);
+static_assert(kWireVersion == 35);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -82,7 +82,8 @@ static_assert(offsetof(DatagramHeader, arrived) == 36);
 static_assert(sizeof(LifeBody) == 80);
 static_assert(offsetof(LifeBody, sequence) == 0);
 static_assert(offsetof(LifeBody, size) == 4);
-static_assert(offsetof(LifeBody, path) == 6);
+static_assert(offsetof(LifeBody, path) == 5);
+static_assert(offsetof(LifeBody, changes) == 6);
 static_assert(offsetof(LifeBody, beats) == 8);
 static_assert(offsetof(LifeBody, bytes) == 16);
 
@@ -177,6 +178,8 @@ static_assert(offsetof(ConnectBody, subchannels) == 56);
 static_assert(sizeof(ProbeBody) == 72);
 static_assert(offsetof(ProbeBody, nonce) == 0);
 static_assert(offsetof(ProbeBody, size) == 4);
+static_assert(offsetof(ProbeBody, path) == 5);
+static_assert(offsetof(ProbeBody, changes) == 6);
 static_assert(offsetof(ProbeBody, bytes) == 8);
 
 // -------------------------------------------------------------------------------------------------

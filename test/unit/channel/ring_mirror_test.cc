@@ -53,6 +53,30 @@ TEST_F(Mirror, HasNoMemoryUntilSomethingIsPosted) {
     EXPECT_EQ(load_ring_word(base + (kUnits - 1) * kRingUnit), 0u);
 }
 
+// A child of fork may lack registered pages.
+TEST_F(Mirror, ItsMemoryIsInPagesOfItsOwn) {
+    class LengthRail final : public NullRail {
+    public:
+        Bytes length = 0;
+
+    private:
+        Status register_impl(void* address, Bytes bytes, std::uint32_t,
+                             std::unique_ptr<MemoryRegion>& out) override {
+            struct Region final : public MemoryRegion {
+                Region(void* of, Bytes bytes_of) : MemoryRegion(of, bytes_of) {}
+            };
+            length = bytes;
+            out = std::make_unique<Region>(address, bytes);
+            return kOk;
+        }
+    };
+    LengthRail pages;
+    RingMirror other(pages, kUnits);
+    ASSERT_TRUE(other.prepare());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(other.base()) % 4096, 0u);
+    EXPECT_EQ(pages.length % 4096, 0u);
+}
+
 TEST_F(Mirror, CannotBePreparedWithoutMemory) {
     FullRail full;
     RingMirror other(full, kUnits);

@@ -111,6 +111,14 @@ TEST_F(Messages, ARequestSaysOfEachPathWhetherItsDevicePlacesInOrder) {
     }
 }
 
+TEST_F(Messages, ADcTargetMayPlaceInAnotherOrderThanQueuePairs) {
+    first_.let_target_place_in_any_order();
+    const ConnectContext context = recorded_context({});
+    EXPECT_TRUE(context.places_in_order(0, false));
+    EXPECT_FALSE(context.places_in_order(0, true));
+    EXPECT_TRUE(context.places_in_order(1, true));
+}
+
 TEST_F(Messages, ARequestDescribesAsManyPathsAsADatagramHolds) {
     for (std::uint32_t path = 2; path < 12; ++path) {
         Subchannel& subchannel = peer_->lanes.subchannels.emplace_back();

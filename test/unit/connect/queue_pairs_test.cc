@@ -63,7 +63,7 @@ TEST_F(Pairs, EachUsablePathGetsOneInTheStateInit) {
     EXPECT_EQ(peer_->lanes.subchannels[0].rate.value, 1'000'000'000u);
     EXPECT_NE(peer_->lanes.scheduler, nullptr);
     EXPECT_EQ(world_.counters.queue_pairs, 2u);
-    EXPECT_EQ(world_.counters.queue_pairs_bytes, 2u * 128 * 64); // as deep as the rail takes
+    EXPECT_EQ(world_.counters.queue_pairs_bytes, 2 * ConnectablePair::kQueueBytes);
 
     const QueuePair* const first = peer_->lanes.subchannels[0].qp.get();
     pairs_.drop(*peer_, peer_->lanes.subchannels[1]);
@@ -72,6 +72,7 @@ TEST_F(Pairs, EachUsablePathGetsOneInTheStateInit) {
     EXPECT_EQ(live(*peer_), (std::vector<std::uint32_t>{0, 1}));
     pairs_.drop_all(*peer_);
     EXPECT_EQ(world_.counters.queue_pairs, 0u);
+    EXPECT_EQ(world_.counters.queue_pairs_bytes, 0u);
     EXPECT_EQ(world_.counters.queue_pairs_most, 2u);
 }
 

@@ -22,10 +22,13 @@ namespace adaptib::test {
 // A queue pair that records how it is connected; its posts and maps always succeed.
 class ConnectablePair final : public QueuePair {
 public:
+    static constexpr Bytes kQueueBytes = 8192;
+
     // `room`: of the device, for another one, once this one is gone.
     ConnectablePair(QpType type, std::uint32_t number, std::size_t& room)
         : QueuePair(type), room_(room) {
         number_ = number;
+        queue_bytes_ = kQueueBytes;
     }
     ~ConnectablePair() override { ++room_; }
 
@@ -87,6 +90,8 @@ public:
         info_.places_in_order = false;
         info_.datagram_bytes = packet;
     }
+
+    void let_target_place_in_any_order() { info_.target_places_in_order = false; }
 
     static constexpr std::size_t kMany = 1'000'000;
 

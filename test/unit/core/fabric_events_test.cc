@@ -204,6 +204,18 @@ TEST_F(FabricEventsTest, OnlyAnotherAddressRenewsThePaths) {
     EXPECT_TRUE(changes_.empty());
 }
 
+// Queue pairs and handles name a RoCE address by its place in the port's table.
+TEST_F(FabricEventsTest, TheSameAddressInAnotherPlaceRenewsThePaths) {
+    Peer& peer = meet(7);
+    world_.second.own.changes = 1;
+    happens(EventKind::address_changed, 1);
+    EXPECT_FALSE(changes_.empty());
+    EXPECT_EQ(paths_.state(peer, 1), PathState::suspect) << "is probed at once";
+    changes_.clear();
+    happens(EventKind::address_changed, 1);
+    EXPECT_TRUE(changes_.empty());
+}
+
 // The event of the change itself came while the port was down, when its address cannot be read.
 TEST_F(FabricEventsTest, AnAddressThatChangedWhileThePortWasDownIsNoticed) {
     RunHistory history(clock(), counters());

@@ -86,10 +86,15 @@ TEST_F(Answering, SaysWhoLivesWhereAndWhetherItCallsMpi) {
     EXPECT_EQ(answer.body.bytes[0], std::byte{11});
     EXPECT_TRUE(check_message(answer.header, reinterpret_cast<const std::byte*>(&answer.body),
                               sizeof(LifeBody)));
-    answerer.set_address(1, address_of(12));
+    EXPECT_EQ(answer.body.changes, 0u);
+    RailAddress now = address_of(12);
+    now.changes = 0xfffe;
+    answerer.set_address(1, now);
     answerer.beat();
     ASSERT_GT(ask(question()).length, 0u);
     EXPECT_EQ(answer.body.bytes[0], std::byte{12});
+    EXPECT_EQ(answer.body.size, 24u);
+    EXPECT_EQ(answer.body.changes, 0xfffeu);
     EXPECT_EQ(answer.body.beats, 2u);
 }
 
@@ -109,7 +114,7 @@ TEST_F(Answering, AnswersNothingElse) {
     EXPECT_TRUE(refused([](Question& asked) { asked.header.length = 0; }));
     EXPECT_TRUE(refused([](Question& asked) { asked.body.sequence = 0; }));
     EXPECT_TRUE(refused([](Question& asked) { asked.body.size = 65; }));
-    EXPECT_TRUE(refused([](Question& asked) { asked.body.path = 1000; }));
+    EXPECT_TRUE(refused([](Question& asked) { asked.body.path = 200; }));
     for (std::size_t bytes = 0; bytes < sizeof(Question); ++bytes) {
         EXPECT_EQ(ask(question(), bytes).length, 0u) << bytes;
     }

@@ -74,7 +74,7 @@ protected:
         }
         return true;
     }
-    void on_address_moved(Peer&, std::size_t) override {}
+    void on_address_moved(Peer&, std::size_t pair) override { moved_.push_back(pair); }
     void on_partition(Peer&, Nanoseconds lasted) override { partitions_.push_back(lasted); }
     bool has_responder(const Peer&, std::size_t) const override { return false; }
     bool send_question(Peer&, std::size_t, const LifeBody&) override { return false; }
@@ -96,8 +96,44 @@ protected:
     bool full_ = false; // the path takes no question now
     std::set<std::size_t> cut_off_;
     std::vector<ProbeBody> asked_;
+    std::vector<std::size_t> moved_; // pairs
     std::vector<Nanoseconds> partitions_;
 };
+
+// A probe, or an answer of a responder, from a rail whose address was changed so often.
+template <typename Body> Body message_from(std::uint16_t changes) {
+    Body body{};
+    body.size = 1;
+    body.bytes[0] = static_cast<std::byte>(changes);
+    body.changes = changes;
+    return body;
+}
+
+TEST_F(Probes, AnAddressThatComesLateDoesNotMoveAPeerBack) {
+    world_.first.reaches_all = world_.second.reaches_all = true;
+    AddressRail& remote = peer_->contact.address.rails[peer_->contact.route.pairs[kPair].remote];
+    const auto arrives = [&](std::uint16_t changes, bool answer) {
+        moved_.clear();
+        if (answer) {
+            probes_->on_answer(*peer_, kPair, message_from<LifeBody>(changes));
+        } else {
+            probes_->on_probe(*peer_, kPair, MessageType::probe, message_from<ProbeBody>(changes));
+        }
+        return moved_ == std::vector{kPair};
+    };
+    for (const bool answer : {false, true}) {
+        remote.changes = 0;
+        EXPECT_TRUE(arrives(2, answer));
+        EXPECT_FALSE(arrives(1, answer)) << "it is older";
+        EXPECT_FALSE(arrives(2, answer)) << "it is the same";
+        EXPECT_EQ(remote.bytes[0], std::byte{2});
+        EXPECT_TRUE(arrives(3, answer));
+        remote.changes = 0xffff;
+        EXPECT_TRUE(arrives(1, answer)) << "the count begins again";
+        EXPECT_FALSE(arrives(0xffff, answer));
+        EXPECT_EQ(remote.bytes[0], std::byte{1});
+    }
+}
 
 TEST_F(Probes, APathHasFailedOnceThePeerIsHeardOverOthersAlone) {
     paths_->report_suspect(*peer_, kPair, "silent");

@@ -165,6 +165,7 @@ TEST_P(MovedRail, IsFoundAgain) {
             std::memcpy(&lid, address.bytes.data() + sizeof lid, sizeof lid);
             ++lid;
             std::memcpy(address.bytes.data() + sizeof lid, &lid, sizeof lid);
+            address.changes = 1;
         }
     };
     SimFabric* fabric = nullptr;

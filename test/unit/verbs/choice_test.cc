@@ -209,6 +209,20 @@ TEST_F(Choice, TheBestGid) {
     refused(Reason::no_device, {"rxe0:1", "no usable GID", "none"});
 }
 
+// Containers that share a port see each other's GIDs. Each process has the address of the loopback
+// interface.
+TEST_F(Choice, AnAddressOfThisNetworkNamespaceIsTheBest) {
+    lib_.devices = {roce_device("rxe0")};
+    std::vector<ibv_gid_entry>& gids = lib_.devices[0].ports[0].gids;
+    gids.push_back(gid("::ffff:127.0.0.1", IBV_GID_TYPE_ROCE_V1, 4));
+    gids.push_back(gid("::ffff:127.0.0.1", IBV_GID_TYPE_ROCE_V2, 5));
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(gid_index(), 5);
+    options_.gid_index = 3;
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(gid_index(), 3) << "the user knows better";
+}
+
 TEST_F(Choice, TheGidAskedFor) {
     lib_.devices = {roce_device("rxe0")};
     options_.gid_index = 0;

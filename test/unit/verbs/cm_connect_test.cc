@@ -122,6 +122,22 @@ protected:
 // -------------------------------------------------------------------------------------------------
 // Opening
 
+// Adaptive routing belongs to a service level, which rdma_cm chooses for each path of InfiniBand.
+TEST_F(CmConnectTest, AConnectXThatIsNotToldTheServiceLevelMayPlaceInAnyOrder) {
+    cm_.add_address("10.0.0.3", "mlx5_0");
+    const auto in_order = [&](const FakeDevice& device, std::uint8_t level, std::uint32_t vendor) {
+        lib_.devices = {device};
+        lib_.devices[0].limits.vendor_id = vendor;
+        options_.service_level = level;
+        EXPECT_EQ(open(), kOk) << error_;
+        return rail().info().places_in_order;
+    };
+    EXPECT_FALSE(in_order(ib_device("mlx5_0", 1, 0), 0, 0x2c9));
+    EXPECT_TRUE(in_order(ib_device("mlx5_0", 1, 0), 3, 0x2c9)) << "all paths have that";
+    EXPECT_TRUE(in_order(ib_device("mlx5_0", 1, 0), 0, 0x1425));
+    EXPECT_TRUE(in_order(roce_device("rxe0"), 0, 0x2c9));
+}
+
 TEST_F(CmConnectTest, ARailListensAtItsOwnAddress) {
     open_rails();
     EXPECT_EQ(cm_.listener(0).ip, "10.0.0.1");
@@ -250,7 +266,7 @@ TEST_F(CmConnectTest, TheServiceFindsThePathAndWeKeepTheTimers) {
                                      IBV_QP_MIN_RNR_TIMER);
         EXPECT_EQ(r.ah_attr.dlid, 77);
         EXPECT_EQ(r.ah_attr.sl, 3);
-        EXPECT_EQ(r.ah_attr.grh.flow_label, 0x54321u);
+        EXPECT_EQ(r.ah_attr.grh.flow_label, rail(i).path_to(rail(1 - i).address(), 0).flow_label);
         EXPECT_EQ(r.ah_attr.grh.traffic_class, 0x20) << "the option's";
         EXPECT_EQ(r.path_mtu, IBV_MTU_1024);
         EXPECT_EQ(r.dest_qp_num, pairs_[1 - i]->number());
@@ -278,7 +294,7 @@ TEST_F(CmConnectTest, TheServiceFindsThePathAndWeKeepTheTimers) {
     EXPECT_EQ(said.initiator_depth, 5);
 }
 
-TEST_F(CmConnectTest, AFurtherPathKeepsItsFlowLabel) {
+TEST_F(CmConnectTest, APathKeepsItsFlowLabel) {
     open_rails();
     make_pairs();
     ASSERT_EQ(cm_connect(1, false, 2), kOk);
@@ -288,6 +304,20 @@ TEST_F(CmConnectTest, AFurtherPathKeepsItsFlowLabel) {
     ASSERT_NE(label, 0u);
     for (QueuePair* pair : pairs_) {
         EXPECT_EQ(moves(*pair, IBV_QPS_RTR)[0].attributes.ah_attr.grh.flow_label, label);
+    }
+}
+
+TEST_F(CmConnectTest, ATrafficClassOfTheServiceIsTaken) {
+    for (const int says : {9, 0}) {
+        cm_.traffic_class = static_cast<std::uint8_t>(says);
+        open_rails();
+        make_pairs();
+        both_connect();
+        expect_cm_connected(run());
+        EXPECT_EQ(moves(*pairs_[0], IBV_QPS_RTR)[0].attributes.ah_attr.grh.traffic_class,
+                  says != 0 ? says : 106);
+        end_objects();
+        fabric_.reset();
     }
 }
 

@@ -42,6 +42,19 @@ TEST_F(DcTest, BothEndsAreTried) {
     EXPECT_EQ(lib_.living("srq"), 0);
 }
 
+TEST_F(DcTest, ATargetSaysForItselfWhetherItPlacesInOrder) {
+    for (const bool connected : {false, true}) {
+        for (const bool target : {false, true}) {
+            lib_.writes_in_order = connected ? 1 : 0;
+            lib_.targets_in_order = target ? 1 : 0;
+            open_device();
+            ASSERT_TRUE(has_dc());
+            EXPECT_EQ(rail().info().places_in_order, connected);
+            EXPECT_EQ(rail().info().target_places_in_order, target);
+        }
+    }
+}
+
 TEST_F(DcTest, AnotherAdapterHasNone) {
     device_.mlx5 = false;
     open_device();

@@ -100,6 +100,22 @@ TEST_F(Events, AddressesChange) {
     EXPECT_EQ(pair.modify(attributes(QpState::init, rail()), kRcInit), kOk);
 }
 
+// Queue pairs and handles name a GID by its index.
+TEST_F(Events, TheSameAddressInAnotherPlaceIsAChange) {
+    open_roce();
+    const RailAddress before = rail().address();
+    lib_.raise_port(0, IBV_EVENT_GID_CHANGE, 1);
+    one(EventKind::address_changed, 0);
+    EXPECT_EQ(rail().address(), before) << "nothing has changed";
+    std::vector<ibv_gid_entry>& gids = lib_.devices[0].ports[0].gids;
+    std::swap(gids[1].gid, gids[3].gid);
+    lib_.raise_port(0, IBV_EVENT_GID_CHANGE, 1);
+    one(EventKind::address_changed, 0);
+    EXPECT_EQ(rail().address().bytes, before.bytes);
+    EXPECT_NE(rail().address(), before);
+    EXPECT_EQ(rail().address().changes, before.changes + 1);
+}
+
 TEST_F(Events, AddressesThatCannotBeReadAgainStay) {
     open_roce();
     const RailAddress before = rail().address();

@@ -66,6 +66,74 @@ TEST_F(Memory, RightsAndKeys) {
     }
 }
 
+int relaxed(const FakeMr& mr) { return mr.access & IBV_ACCESS_RELAXED_ORDERING; }
+
+TEST_F(Memory, OnlyDataThatIsToldOfMayComeInAnyOrder) {
+    for (const bool wanted : {false, true}) {
+        options_.relaxed_ordering = wanted;
+        open_roce();
+        std::uint64_t words[8] = {};
+        const struct {
+            std::uint32_t access;
+            bool any_order;
+        } rows[] = {{0, true},
+                    {kLocalWrite, true},
+                    {kLocalWrite | kRemoteWrite | kRemoteRead, true},
+                    {kLocalWrite | kRemoteWrite | kOrdered, false},
+                    {kLocalWrite | kRemoteAtomic, false}};
+        std::unique_ptr<MemoryRegion> region;
+        for (const auto& row : rows) {
+            ASSERT_EQ(rail().register_memory(words, sizeof words, row.access, region), kOk);
+            EXPECT_EQ(relaxed(*lib_.mrs.back()) != 0, wanted && row.any_order) << row.access;
+            ASSERT_EQ(rail().register_file({7, 0}, words, sizeof words, row.access, region), kOk);
+            EXPECT_EQ(relaxed(*lib_.mrs.back()) != 0, wanted && row.any_order) << row.access;
+        }
+        ASSERT_EQ(rail().allocate(64, kLocalWrite | kRemoteWrite, region), kOk);
+        EXPECT_EQ(relaxed(*lib_.mrs.back()), 0) << "it may be polled";
+        QueuePair& pair = qp(init(QpType::rc, cq()));
+        ASSERT_EQ(pair.modify(attributes(QpState::init, rail()), kRcInit), kOk);
+        EXPECT_EQ(lib_.modified.back().attributes.qp_access_flags & IBV_ACCESS_RELAXED_ORDERING,
+                  0u);
+        region.reset();
+        end_objects();
+    }
+}
+
+TEST_F(Memory, ADriverMayRefuseRelaxedOrdering) {
+    options_.relaxed_ordering = true;
+    open_roce();
+    const int trial = lib_.count("reg_mr");
+    fabric_.reset();
+    lib_.fail("reg_mr", trial, EOPNOTSUPP);
+    open_roce();
+    EXPECT_TRUE(lib_.failed());
+    EXPECT_EQ(rail().last_error_text(), "");
+    std::uint64_t words[8] = {};
+    std::unique_ptr<MemoryRegion> region;
+    ASSERT_EQ(rail().register_memory(words, sizeof words, kLocalWrite, region), kOk);
+    EXPECT_EQ(relaxed(*lib_.mrs.back()), 0);
+}
+
+// The message that tells of a peer's writes may come over another adapter than the writes.
+TEST_F(Memory, WhatPeersWriteOverSeveralAdaptersKeepsItsOrder) {
+    options_.relaxed_ordering = true;
+    for (const bool several : {false, true}) {
+        lib_.devices = {ib_device("mlx5_0", 2, 0)};
+        if (several) {
+            lib_.devices.push_back(ib_device("mlx5_1", 1, 0));
+        }
+        ASSERT_EQ(open(), kOk) << error_;
+        std::uint64_t words[8] = {};
+        Rail* const rails[] = {&rail(0), &rail(several ? 2 : 1)};
+        Registration registration;
+        for (const std::uint32_t access : {+kLocalWrite, kLocalWrite | kRemoteWrite}) {
+            ASSERT_EQ(registration.make(rails, words, sizeof words, access), kOk);
+            const bool keeps = several && (access & kRemoteWrite) != 0;
+            EXPECT_EQ(relaxed(*lib_.mrs.back()) == 0, keeps) << several << ' ' << access;
+        }
+    }
+}
+
 TEST_F(Memory, BadArguments) {
     lib_.devices = {roce_device("rxe0")};
     lib_.devices[0].limits.atomic_cap = IBV_ATOMIC_NONE;

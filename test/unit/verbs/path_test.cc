@@ -141,10 +141,60 @@ TEST_F(Path, EachPathOverRoceHasAFlowLabelOfItsOwn) {
         EXPECT_EQ(vector.grh.sgid_index, 3);
         EXPECT_EQ(vector.dlid, 0);
         EXPECT_EQ(vector.src_path_bits, 0);
-        EXPECT_EQ(vector.grh.flow_label == 0, index == 0) << "0: as the adapter likes";
+        EXPECT_NE(vector.grh.flow_label, 0u) << "else the adapter chooses";
+        EXPECT_EQ(vector.grh.flow_label >> 20, 0u);
         ports.insert(udp_port(vector.grh.flow_label));
     }
     EXPECT_EQ(ports.size(), count);
+}
+
+// A path that drops packets is found by probes only if they take the route of its queue pair.
+TEST_F(Path, AHandleTakesTheRouteOfAQueuePair) {
+    open_roce();
+    const RailAddress remote = other(roce_device("rxe9"), [](FakeDevice&) {}).remote;
+    for (std::uint32_t index = 0; index < 2; ++index) {
+        QueuePair& pair = qp(init(QpType::rc, cq()));
+        QpAttributes a = attributes(QpState::init, rail());
+        ASSERT_EQ(pair.modify(a, kRcInit), kOk);
+        a.state = QpState::ready_to_receive;
+        a.path = rail().path_to(remote, index);
+        ASSERT_EQ(pair.modify(a, kRcReceive), kOk);
+        const ibv_global_route& route = lib_.modified.back().attributes.ah_attr.grh;
+        EXPECT_NE(route.flow_label, 0u);
+        EXPECT_EQ(vector_of(a.path).grh.flow_label, route.flow_label);
+    }
+}
+
+TEST_F(Path, ProcessesOfAHostTakeDifferentRoutes) {
+    open_roce();
+    const RailAddress remote = other(roce_device("rxe9"), [](FakeDevice&) {}).remote;
+    std::set<std::uint32_t> ports;
+    constexpr std::size_t kProcesses = 8;
+    for (std::size_t i = 0; i < kProcesses; ++i) {
+        std::unique_ptr<Fabric> fabric;
+        ASSERT_EQ(open_verbs_fabric(options_, fabric, error_), kOk) << error_;
+        ports.insert(udp_port(fabric->rails()[0]->path_to(remote, 0).flow_label));
+    }
+    EXPECT_EQ(ports.size(), kProcesses);
+}
+
+TEST_F(Path, TheTrafficClassIsThatOfRoceUnlessOneIsGiven) {
+    const auto class_of = [&](const FakeDevice& device, int gid_index) {
+        lib_.devices = {device};
+        options_.gid_index = gid_index;
+        EXPECT_EQ(open(), kOk) << error_;
+        return int{vector_of(path_to(rail())).grh.traffic_class};
+    };
+    FakeDevice infiniband = ib_device("mlx5_0", 1, 0);
+    infiniband.ports[0].attributes.flags = IBV_QPF_GRH_REQUIRED;
+    EXPECT_EQ(class_of(roce_device("rxe0"), 3), 106);
+    EXPECT_EQ(class_of(roce_device("rxe0"), 2), 0) << "RoCE v1 has no DSCP";
+    EXPECT_EQ(class_of(infiniband, -1), 0);
+    for (const int given : {0, 200}) {
+        options_.traffic_class = given;
+        EXPECT_EQ(class_of(roce_device("rxe0"), 3), given);
+        EXPECT_EQ(class_of(infiniband, -1), given);
+    }
 }
 
 TEST_F(Path, InfinibandWithGrh) {
@@ -243,7 +293,8 @@ TEST_F(Path, ADevicePlacesInOrderIfItSaysSoOrNobodyCanTell) {
         lib_.tells_order_early = early;
         for (const auto& [answer, vendor, in_order] : {std::tuple{1, 0x2c9u, true},
                                                        {0, 0x2c9u, false},
-                                                       {-1, 0x2c9u, true},
+                                                       {-1, 0x1425u, true},
+                                                       {-1, 0x2c9u, false},
                                                        {0, kSoftRoce, true}}) {
             lib_.writes_in_order = answer;
             lib_.devices = {ib_device("mlx5_0", 1, 0)};

@@ -332,7 +332,7 @@ int init_qp_attr(rdma_cm_id* id, ibv_qp_attr* out, int* mask) {
         out->ah_attr.sl = 3;
         out->ah_attr.grh.hop_limit = 63;
         out->ah_attr.grh.flow_label = 0x54321;
-        out->ah_attr.grh.traffic_class = 9;
+        out->ah_attr.grh.traffic_class = self().traffic_class;
         out->path_mtu = IBV_MTU_1024;
         out->dest_qp_num = asked ? fake.seen.qp_num : other != nullptr ? other->qp_number : 0;
         out->rq_psn = fake.psn;

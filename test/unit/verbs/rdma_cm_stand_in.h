@@ -63,6 +63,8 @@ struct FakeId : rdma_cm_id {
 
 class RdmaCmStandIn {
 public:
+    std::uint8_t traffic_class = 9; // that it finds for each path
+
     RdmaCmStandIn();
     ~RdmaCmStandIn();
     RdmaCmStandIn(const RdmaCmStandIn&) = delete;

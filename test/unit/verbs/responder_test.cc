@@ -50,7 +50,7 @@ protected:
     void respond() {
         echo_.to = rail().address();
         std::unique_ptr<AddressHandle> handle;
-        ASSERT_EQ(await_ah(rail(), path_to(rail()), handle), kOk);
+        ASSERT_EQ(await_ah(rail(), rail().path_to(echo_.to, 0), handle), kOk);
         ASSERT_EQ(fabric_->respond(echo_, kKey), kOk);
     }
     // Returns the next receive of the responder that the test has not used yet.

@@ -138,6 +138,7 @@ public:
 
     std::vector<FakeDevice> devices;
     int writes_in_order = 1;       // answer of the library; -1: it does not have the question
+    int targets_in_order = 1;      // the same answer for DC targets, in RTR
     bool tells_order_early = true; // else 0 before RTS, as mlx5
     ibv_fork_status fork = IBV_FORK_DISABLED;
 

@@ -608,6 +608,9 @@ void add_object_calls(verbs::Calls& calls) {
     calls.query_qp = query_qp;
     calls.destroy_qp = destroy_qp;
     calls.writes_in_order = [](ibv_qp* qp) {
+        if (static_cast<FakeQp*>(qp)->kind == kDcTarget) {
+            return qp->state == IBV_QPS_RTR ? self().targets_in_order : 0;
+        }
         const bool tells = self().tells_order_early || self().writes_in_order < 0 ||
                            static_cast<FakeQp*>(qp)->state == IBV_QPS_RTS;
         return tells ? self().writes_in_order : 0;

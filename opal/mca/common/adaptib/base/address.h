@@ -30,6 +30,7 @@ struct AddressRail {
     std::uint8_t max_reads = 0;     // reads and atomics of one queue pair that it serves at a time
     std::uint32_t rate = 0;         // nominal, MB/s; 0: unknown
     std::string name{};             // for people; the first kMaxRailName characters
+    std::uint16_t changes = 0;      // of `bytes` since it was published (RailAddress::changes)
 };
 constexpr std::size_t kMaxRailName = 31;
 

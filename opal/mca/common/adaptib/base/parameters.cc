@@ -223,7 +223,7 @@ constexpr std::array kTable{
         "only if the vendor says so, or if ring_check has found damage. no: peers write messages "
         "of at most one packet into its rings; longer ones take the handshake. yes: of any "
         "length. auto: what the device says (ibv_query_qp_data_in_order); yes for soft-RoCE, and "
-        "where the verbs library cannot tell."},
+        "where the verbs library cannot tell, unless it is a ConnectX."},
     opal_common_adaptib_parameter_t{
         "ring_check", kString, &g_parameters.placement.ring_check, "off", "", "on|off", 9,
         "Adds a checksum to each message that this process writes into peers' rings over RDMA "
@@ -272,6 +272,15 @@ constexpr std::array kTable{
         "devices as DMA buffers (CUDA 11.7, ROCm 5.6); this has not been tried on such hardware. "
         "staged: through host memory. registered: RDMA devices read and write there, where that "
         "can be had, and through host memory elsewhere."},
+    opal_common_adaptib_parameter_t{
+        "relaxed_ordering", kString, &g_parameters.registration.relaxed_ordering, "auto", "",
+        "auto|on|off", 5,
+        "Chooses whether RDMA devices may write the data of long messages and gets to memory in "
+        "any order (PCIe relaxed ordering); messages in rings, credit and windows always keep "
+        "theirs. Turn it on where long messages from other hosts are slower than the link; not "
+        "yet measured on adapters. Buffers that peers write into over several adapters keep the "
+        "order. auto: on AMD's EPYC from Naples to Milan, as with UCX. on: where the driver takes "
+        "it. off: not used."},
     opal_common_adaptib_parameter_t{
         "frequent_buffers", kString, &g_parameters.frequent_buffers, "auto", "", "auto|off|always",
         6,
@@ -334,10 +343,11 @@ constexpr std::array kTable{
         "Sets the service level (InfiniBand) or priority (RoCE) of the packets that RDMA devices "
         "send. Set it to what the fabric's administrator has reserved for MPI."},
     opal_common_adaptib_parameter_t{
-        "traffic_class", kInt, &g_parameters.traffic_class, "0", "class", "0..255", 3,
+        "traffic_class", kInt, &g_parameters.traffic_class, "-1", "class", "-1..255", 3,
         "Sets the traffic class in the global header of the packets that RDMA devices send; on "
         "RoCE it holds the DSCP and ECN bits of IP. Set it to what the network's administrator "
-        "has reserved for RDMA."},
+        "has reserved for RDMA. Negative: on RoCE v2 106 (DSCP 26, ECN), unless rdma_cm has one; "
+        "otherwise 0."},
     opal_common_adaptib_parameter_t{
         "datagram_buffers", kInt, &g_parameters.datagram_buffers, "4096", "buffers", "256..65536",
         5,

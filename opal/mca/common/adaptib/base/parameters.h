@@ -33,6 +33,7 @@ struct PlacementParameters {
 struct RegistrationParameters {
     std::size_t cache;
     char* accelerator_memory;
+    char* relaxed_ordering;
 };
 
 // RDMA devices and ports of the parameters if_include, if_exclude and if_standby.

@@ -7,9 +7,8 @@
 //                      | first word 8 | payload |    compact record (channel/ring_layout.h)
 //     datagram         | DatagramHeader 40 | header 24 | body+payload, `length` bytes |
 //
-// Byte order is the host's; the address's magic checks that both ends agree. Nothing that arrives
-// is used before check_header / check_body have accepted it; what they refuse is counted and
-// dropped.
+// Byte order is the host's; the address's magic checks that. Nothing that arrives is used before
+// check_header / check_body have accepted it; what they refuse is counted and dropped.
 // May touch: base/ only.
 #pragma once
 
@@ -27,7 +26,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 34;
+constexpr std::uint16_t kWireVersion = 35;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
@@ -305,8 +304,7 @@ constexpr Bytes connect_bytes(std::uint32_t subchannel_count) {
 struct ConnectNote {
     std::uint32_t connection; // close, keep: the sender's attempt that became the connection
     std::uint32_t answers;    // attempt of the other side; refuse: the attempt that is refused
-    // close: counts the sender's closes of this connection; keep: the close that is answered;
-    // refuse: RefusalReason.
+    // close: counts the connection's, of the sender; keep: the one answered; refuse: RefusalReason.
     std::uint32_t number;
     std::uint32_t expected; // refuse: as ConnectBody's
 };
@@ -321,16 +319,18 @@ enum class RefusalReason : std::uint32_t {
 // Probe of recovery/path_probes.h. Its path is the pair of rails over which it is sent.
 struct ProbeBody {
     std::uint32_t nonce;             // random, of the question; probe_answer and _thanks repeat it
-    std::uint16_t size;              // of `bytes`, the part in use
-    std::uint16_t path;              // index of the path between the two rails
+    std::uint8_t size;               // of `bytes`, the part in use
+    std::uint8_t path;               // index of the path between the two rails
+    std::uint16_t changes;           // RailAddress::changes
     std::array<std::byte, 64> bytes; // RailAddress of the sender's rail, as it is now
 };
 
 // Question and answer of recovery/life_watch.h.
 struct LifeBody {
     std::uint32_t sequence; // counts the asker's questions to the process, not 0; repeated back
-    std::uint16_t size;     // of `bytes`, the part in use
-    std::uint16_t path;     // as in ProbeBody
+    std::uint8_t size;      // of `bytes`, the part in use
+    std::uint8_t path;      // as in ProbeBody
+    std::uint16_t changes;  // RailAddress::changes
     std::uint64_t beats;    // answer: grows while the process calls MPI
     std::array<std::byte, 64> bytes; // RailAddress of the sender's rail; size 0: unchanged
 };

@@ -7,13 +7,20 @@
 
 namespace adaptib {
 
+namespace {
+
+// In pages of its own: a child of fork may lack registered pages, and whatever else is in them.
+constexpr Bytes kPage = 4096;
+
+} // namespace
+
 bool RingMirror::begin_to_post() {
     if (paused_) {
         return false;
     }
     if (memory_ == nullptr) {
-        const Bytes length = units_ * kRingUnit;
-        bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, length)));
+        const Bytes length = round_up(units_ * kRingUnit, kPage);
+        bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, length)));
         if (bytes_ == nullptr ||
             !rail_->register_memory(bytes_.get(), length, kLocalWrite, memory_).ok()) {
             return false;

@@ -107,9 +107,12 @@ struct ConnectContext {
     ConnectionEvents& events;
     DirectConnectionListener& listener;
 
-    bool places_in_order(std::uint32_t rail) const {
+    // `shared`: peers write over the rail's DC target.
+    bool places_in_order(std::uint32_t rail, bool shared) const {
+        const RailInfo& info = rails[rail]->info();
+        const bool says = shared ? info.target_places_in_order : info.places_in_order;
         return options.placement == Placement::as_device_says
-                   ? rails[rail]->info().places_in_order
+                   ? says
                    : options.placement == Placement::in_order;
     }
     // Returns the longest message that a queue pair of the rail takes inline.

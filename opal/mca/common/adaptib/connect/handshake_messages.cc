@@ -44,7 +44,8 @@ ConnectBody HandshakeMessages::describe(const Peer& peer) const {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
             out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
             out.path = static_cast<std::uint8_t>(subchannel.path);
-            out.unordered = context_.places_in_order(subchannel.local_rail) ? 0 : 1;
+            out.unordered =
+                context_.places_in_order(subchannel.local_rail, peer.connection.shared) ? 0 : 1;
             out.qp = peer.connection.shared ? peer.shared_queue_pair(subchannel)->own_target()
                                             : subchannel.qp->number();
             out.psn = QueuePairs::first_packet(peer.connection.number, out.qp);

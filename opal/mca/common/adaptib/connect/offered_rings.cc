@@ -42,7 +42,7 @@ Status OfferedRings::make(Peer& peer, bool lines) {
 
 // Destroys kept rings of closed connections to make room if need be.
 Status OfferedRings::allocate(Peer& peer, Bytes lines_bytes) {
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite | kOrdered;
     const bool direct =
         context_.rails[peer.contact.route.local.first]->info().has(Capability::direct);
     peer.in.ring_parts = {.lines_bytes = lines_bytes,

@@ -106,7 +106,10 @@ Status QueuePairs::make(Peer& peer, Subchannel& subchannel) {
     }
     subchannel.qp = std::move(qp);
     note_owner(peer, subchannel);
-    context_.counters.queue_pairs += peer.contact.name != context_.options.self ? 1 : 0;
+    if (peer.contact.name != context_.options.self) {
+        ++context_.counters.queue_pairs;
+        context_.counters.queue_pairs_bytes += subchannel.qp->queue_bytes();
+    }
     count();
     return kOk;
 }
@@ -233,8 +236,10 @@ std::unique_ptr<QueuePair> QueuePairs::take(Peer& peer, Subchannel& subchannel) 
     subchannel.silence = {};
     subchannel.completions = 0;
     subchannel.refused = false;
-    context_.counters.queue_pairs -=
-        peer.contact.name != context_.options.self && !peer.connection.shared ? 1 : 0;
+    if (peer.contact.name != context_.options.self && !peer.connection.shared) {
+        --context_.counters.queue_pairs;
+        context_.counters.queue_pairs_bytes -= qp->queue_bytes();
+    }
     count();
     return qp;
 }
@@ -285,11 +290,8 @@ void QueuePairs::lose_path(Peer& peer, Subchannel& subchannel, Status status) {
 }
 
 void QueuePairs::count() {
-    constexpr std::uint64_t kWorkRequestBytes = 64;
     context_.counters.queue_pairs_most =
         std::max(context_.counters.queue_pairs_most, context_.counters.queue_pairs);
-    context_.counters.queue_pairs_bytes =
-        context_.counters.queue_pairs * send_depth(0) * kWorkRequestBytes;
 }
 
 std::uint32_t QueuePairs::send_depth(std::uint32_t rail) const {

@@ -248,7 +248,8 @@ bool DatagramPaths::send_probe(Peer& peer, std::size_t pair, MessageType type,
     const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
     ProbeBody full = body;
     const RailAddress at = rails_[rails.local]->address();
-    full.size = at.size;
+    full.size = static_cast<std::uint8_t>(at.size);
+    full.changes = at.changes;
     full.path = rails.path;
     full.bytes = at.bytes;
     MessageHeader header;

@@ -135,7 +135,7 @@ void FabricEvents::on_address_changed(AttachedFabric& attached, std::uint32_t ra
     const std::uint32_t index = attached.rails.first + rail;
     const RailAddress now = parts_.rails[index]->address();
     RailAddress& told = attached.addresses[rail];
-    if (now.size == told.size && now.bytes == told.bytes) {
+    if (now == told) {
         return;
     }
     told = now;

@@ -56,6 +56,17 @@ Status choose_method(const Parameters& parameters, VerbsOptions& options, std::s
     return Status::error(Reason::bad_argument);
 }
 
+// UCX decides alike (ucs_cpu_prefer_relaxed_order).
+bool gains_from_relaxed_ordering() {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_is("znver1") != 0 || __builtin_cpu_is("znver2") != 0 ||
+           __builtin_cpu_is("znver3") != 0;
+#else
+    return false;
+#endif
+}
+
 VerbsOptions verbs_options(const Parameters& parameters) {
     const auto chosen = [](const char* text, std::string_view none) {
         return text == none ? std::string() : std::string(text);
@@ -67,7 +78,10 @@ VerbsOptions verbs_options(const Parameters& parameters) {
     options.gid_index = parameters.gid_index;
     options.partition = static_cast<std::uint16_t>(parameters.partition);
     options.service_level = static_cast<std::uint8_t>(parameters.service_level);
-    options.traffic_class = static_cast<std::uint8_t>(parameters.traffic_class);
+    options.traffic_class = parameters.traffic_class;
+    const std::string_view relaxed = parameters.registration.relaxed_ordering;
+    options.relaxed_ordering =
+        relaxed == "on" || (relaxed == "auto" && gains_from_relaxed_ordering());
     options.locked_bytes = kVerbsDatagramMemory + parameters.verbs_ring_bytes;
     return options;
 }

@@ -31,7 +31,8 @@ bool ProcessWatch::send_question(Peer& peer, std::size_t pair, const LifeBody& b
     header.length = sizeof body;
     LifeBody full = body;
     const RailAddress at = rails_[peer.contact.route.pairs[pair].local]->address();
-    full.size = at.size;
+    full.size = static_cast<std::uint8_t>(at.size);
+    full.changes = at.changes;
     full.bytes = at.bytes;
     const std::uint32_t qp =
         peer.contact.address.rails[peer.contact.route.pairs[pair].remote].responder_qp;

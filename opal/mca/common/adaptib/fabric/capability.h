@@ -67,6 +67,8 @@ struct RailInfo {
     // bytes of one packet (Rail::datagram_bytes_to) do, so a process that polls for the end of a
     // longer write may see it before the rest.
     bool places_in_order = true;
+    bool target_places_in_order = true; // the same of its DC targets
+    bool relaxes_order = false;         // writes to memory without kOrdered pass each other
     // Carries nothing while a rail that is no standby connects the same two processes.
     bool standby = false;
     // Capability::dc: time to switch an initiator to another target; 0 = unknown.

@@ -20,6 +20,10 @@ enum Access : std::uint32_t {
     kRemoteWrite = 1u << 1,
     kRemoteRead = 1u << 2,
     kRemoteAtomic = 1u << 3,
+    // Writes become visible in their order: memory that is polled, or holds flags. Without it, they
+    // are visible once a completion of this rail's device, or a write to memory with it, tells of
+    // them.
+    kOrdered = 1u << 4,
 };
 
 // Range of the target's memory, and the rights that its region must grant.

@@ -139,7 +139,8 @@ WorkKind work_kind(Opcode opcode) {
 Nanoseconds rnr_time(std::uint32_t code) { return Nanoseconds{kRnrTenths[code & 31] * 100}; }
 
 bool access_is_sane(std::uint32_t access) {
-    constexpr std::uint32_t kEvery = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+    constexpr std::uint32_t kEvery =
+        kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kOrdered;
     const bool remote_change = (access & (kRemoteWrite | kRemoteAtomic)) != 0;
     return (access & ~kEvery) == 0 && (!remote_change || (access & kLocalWrite) != 0);
 }

@@ -45,6 +45,8 @@ public:
     // A DC target gets its number on the way to RTR and may have 0 before.
     std::uint32_t number() const { return number_; }
     QpType type() const { return type_; }
+    // Memory of its queues, as far as it is known; a device's is locked.
+    Bytes queue_bytes() const { return queue_bytes_; }
 
     Status modify(const QpAttributes& attributes, std::uint32_t mask) {
         return modify_impl(attributes, mask);
@@ -115,6 +117,7 @@ public:
 protected:
     explicit QueuePair(QpType type) : type_(type) {}
     std::uint32_t number_ = 0;
+    Bytes queue_bytes_ = 0;
 
 private:
     virtual Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) = 0;

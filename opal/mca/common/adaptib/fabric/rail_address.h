@@ -15,6 +15,11 @@ struct RailAddress {
     static constexpr std::size_t kMaxBytes = 64;
     std::uint16_t size = 0;
     std::array<std::byte, kMaxBytes> bytes{};
+    // Counts the changes of the rail's address, also those that its bytes do not show, such as of a
+    // GID's place in its table. Tells which of two addresses of a rail is newer.
+    std::uint16_t changes = 0;
+
+    friend bool operator==(const RailAddress&, const RailAddress&) = default;
 };
 
 // One route from this rail to a remote one (architecture: path).

@@ -53,7 +53,8 @@ std::unique_ptr<opal_common_adaptib_region> lend(ExposedMemory& registry,
 int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
                                  uint32_t access, opal_common_adaptib_region_t** region,
                                  opal_common_adaptib_remote_t* remote) noexcept {
-    const std::uint32_t rights = kLocalWrite | access_of(access);
+    // Ordered, since programs and osc/rdma poll on such memory.
+    const std::uint32_t rights = kLocalWrite | kOrdered | access_of(access);
     // Registers whole words: osc/rdma changes a shorter element by the word that contains it.
     if ((rights & kRemoteAtomic) != 0) {
         constexpr std::uintptr_t kWord = sizeof(std::uint64_t);

@@ -52,7 +52,7 @@ std::shared_ptr<const Registration> AcceleratorMemory::registered(const Place& p
 }
 
 std::shared_ptr<const Registration> AcceleratorMemory::make(const Place& place) {
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite | kOrdered;
     ExportedMemory exported;
     auto made = std::make_shared<Registration>();
     if (!export_(place.base, place.bytes, exported) ||

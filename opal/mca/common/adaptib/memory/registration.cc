@@ -3,6 +3,7 @@
 #include "memory/registration.h"
 
 #include <algorithm>
+#include <string>
 
 namespace adaptib {
 
@@ -30,8 +31,23 @@ Status Registration::make_each(RailList rails, RailRange with, Register&& make) 
     return any ? kOk : failed;
 }
 
+namespace {
+
+bool several_adapters(RailList rails, RailRange with) {
+    const std::string& first = rails[with.first]->info().adapter;
+    return std::any_of(rails.begin() + with.first, rails.begin() + with.end(),
+                       [&](const Rail* rail) { return rail->info().adapter != first; });
+}
+
+} // namespace
+
+// A message that tells of a peer's writes may come over another adapter than these, which puts no
+// order to them.
 Status Registration::make(RailList rails, RailRange with, void* address, Bytes length,
                           std::uint32_t access) {
+    if ((access & kRemoteWrite) != 0 && with.count > 0 && several_adapters(rails, with)) {
+        access |= kOrdered;
+    }
     return make_each(rails, with, [=](Rail& rail, std::unique_ptr<MemoryRegion>& out) {
         const bool atomics = rail.info().has(Capability::atomic64);
         return rail.register_memory(address, std::max<Bytes>(length, 1),

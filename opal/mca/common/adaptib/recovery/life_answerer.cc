@@ -10,6 +10,7 @@ namespace {
 
 constexpr Bytes kBytes = sizeof(DatagramHeader) + sizeof(MessageHeader) + sizeof(LifeBody);
 static_assert(kBytes <= kMostQuestion);
+constexpr unsigned kChangesShift = 16; // in Place::size
 constexpr int kTries = 8; // more would mean a writer that never stops, which does not exist
 
 } // namespace
@@ -23,7 +24,8 @@ void LifeAnswerer::set_address(std::uint32_t rail, const RailAddress& address) {
     std::memcpy(words.data(), address.bytes.data(), sizeof words);
     const std::uint32_t version = place.version.load(std::memory_order_relaxed);
     place.version.store(version + 1, std::memory_order_relaxed);
-    place.size.store(address.size, std::memory_order_release);
+    place.size.store(address.size | std::uint32_t{address.changes} << kChangesShift,
+                     std::memory_order_release);
     for (std::size_t i = 0; i < kWords; ++i) {
         place.words[i].store(words[i], std::memory_order_release);
     }
@@ -35,7 +37,9 @@ bool LifeAnswerer::read(std::uint32_t rail, LifeBody& body) const noexcept {
     const Place& place = places_[rail];
     const std::uint32_t before = place.version.load(std::memory_order_acquire);
     std::array<std::uint64_t, kWords> words;
-    body.size = static_cast<std::uint16_t>(place.size.load(std::memory_order_acquire));
+    const std::uint32_t size = place.size.load(std::memory_order_acquire);
+    body.size = static_cast<std::uint8_t>(size);
+    body.changes = static_cast<std::uint16_t>(size >> kChangesShift);
     for (std::size_t i = 0; i < kWords; ++i) {
         words[i] = place.words[i].load(std::memory_order_acquire);
     }

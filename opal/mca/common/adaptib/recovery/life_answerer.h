@@ -44,7 +44,7 @@ private:
     // One writer; a reader must find the same even version before and after.
     struct Place {
         std::atomic<std::uint32_t> version{0};
-        std::atomic<std::uint32_t> size{0};
+        std::atomic<std::uint32_t> size{0}; // the upper half: RailAddress::changes
         std::array<std::atomic<std::uint64_t>, kWords> words{};
     };
     bool read(std::uint32_t rail, LifeBody& body) const noexcept;

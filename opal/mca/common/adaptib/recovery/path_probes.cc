@@ -175,13 +175,18 @@ bool PathProbes::send_question(Peer& peer, std::size_t pair) {
     return sent;
 }
 
-void PathProbes::learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
-                               const std::array<std::byte, 64>& bytes) {
+// Takes an address that is newer than the known one: a message that comes late has an older one.
+void PathProbes::learn_address(Peer& peer, std::size_t pair, const RailAddress& now) {
     AddressRail& remote = peer.contact.address.rails[peer.contact.route.pairs[pair].remote];
-    const bool moved = remote.size != size || remote.bytes != bytes;
-    if (moved && paths_.is_reachable(peer.contact.route.pairs[pair].local, {size, bytes})) {
-        remote.size = size;
-        remote.bytes = bytes;
+    const auto newer = static_cast<std::int16_t>(now.changes - remote.changes);
+    if (newer <= 0 || !paths_.is_reachable(peer.contact.route.pairs[pair].local, now)) {
+        return;
+    }
+    const bool moved = remote.size != now.size || remote.bytes != now.bytes;
+    remote.size = now.size;
+    remote.bytes = now.bytes;
+    remote.changes = now.changes;
+    if (moved) {
         sender_.on_address_moved(peer, pair);
     }
 }
@@ -189,7 +194,7 @@ void PathProbes::learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
 // The other side may not know that the path works; its own question tells it.
 void PathProbes::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     if (body.size > 0) {
-        learn_address(peer, pair, body.size, body.bytes);
+        learn_address(peer, pair, {body.size, body.bytes, body.changes});
     }
     if (paths_.state(peer, pair) != PathState::up) {
         ProbeBody thanks{};
@@ -200,7 +205,7 @@ void PathProbes::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
 }
 
 void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
-    learn_address(peer, pair, body.size, body.bytes);
+    learn_address(peer, pair, {body.size, body.bytes, body.changes});
     peer.contact.datagram.heard = options_.clock->now();
     ProbeBody back{};
     back.nonce = body.nonce;

@@ -97,8 +97,7 @@ private:
     bool is_ignored(const Peer& peer, PathRecord& record) const;
     void cut_off(Peer& peer, std::size_t pair);
     std::size_t other_path(const Peer& peer, std::size_t pair) const;
-    void learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
-                       const std::array<std::byte, 64>& bytes);
+    void learn_address(Peer& peer, std::size_t pair, const RailAddress& now);
 
     Options options_;
     PathRepository& paths_;

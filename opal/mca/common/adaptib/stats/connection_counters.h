@@ -144,8 +144,8 @@
       "Queue pairs of connections that existed at the same time, at most. Compare it with what "   \
       "the adapter offers to all processes of the host.")                                          \
     X(queue_pairs_bytes, "bytes", LEVEL, 4,                                                        \
-      "Bytes of memory of the send queues of connections' queue pairs, at 64 bytes per work "      \
-      "request. Look at it if memory is short.")                                                   \
+      "Bytes of memory of the queues of connections' queue pairs over RDMA devices, as the "       \
+      "driver of ConnectX lays them out. It is locked: look at it if locked memory is short.")     \
     X(paths_most, "paths", VALUE, 4,                                                               \
       "Paths of one connection, at most, over all pairs of rails. Look at it to see whether all "  \
       "rails and LIDs are used (paths_per_port).")                                                 \

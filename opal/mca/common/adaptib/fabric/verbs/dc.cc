@@ -92,7 +92,11 @@ private:
             return false;
         }
         a.state = QpState::ready_to_receive;
-        return done("DC target in RTR", qp->modify(a, kQpState | kQpPath | kQpReceiveLimits));
+        if (!done("DC target in RTR", qp->modify(a, kQpState | kQpPath | kQpReceiveLimits))) {
+            return false;
+        }
+        limits_.places_in_order = trusts_order(rail_.device(), qp->writes_in_order());
+        return true;
     }
 
     VerbsRail& rail_;

@@ -80,11 +80,16 @@ Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, Pages page
     return kOk;
 }
 
+int region_access(const VerbsRail& rail, std::uint32_t access) {
+    const bool relaxed = rail.info().relaxes_order && (access & (kOrdered | kRemoteAtomic)) == 0;
+    return verbs_access(rail, access) | (relaxed ? +IBV_ACCESS_RELAXED_ORDERING : 0);
+}
+
 Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access, Pages pages,
              std::unique_ptr<MemoryRegion>& out) {
     errno = 0;
     ibv_mr* mr =
-        rail.calls().reg_mr(rail.device().pd(), address, length, verbs_access(rail, access));
+        rail.calls().reg_mr(rail.device().pd(), address, length, region_access(rail, access));
     return keep(rail, mr, address, length, std::move(pages), out);
 }
 
@@ -121,7 +126,7 @@ Status register_file_of(VerbsRail& rail, const FileRange& file, void* address, B
     errno = 0;
     ibv_mr* const mr = rail.calls().reg_dmabuf_mr(rail.device().pd(), file.offset, length,
                                                   reinterpret_cast<std::uintptr_t>(address),
-                                                  file.file, verbs_access(rail, access));
+                                                  file.file, region_access(rail, access));
     if (mr == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPROTONOSUPPORT)) {
         return Status::error(Reason::not_supported);
     }
@@ -138,8 +143,9 @@ Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,
     }
     Pages pages(length);
     void* address = pages.address();
-    return address == nullptr ? Status::error(Reason::no_memory)
-                              : enter(rail, address, length, access, std::move(pages), out);
+    return address == nullptr
+               ? Status::error(Reason::no_memory)
+               : enter(rail, address, length, access | kOrdered, std::move(pages), out);
 }
 
 } // namespace adaptib::verbs

@@ -15,6 +15,7 @@ constexpr std::uint8_t kHopLimit = 64;
 // above. An odd factor keeps the labels of different paths apart, in bits of all positions.
 constexpr std::uint32_t kFlowStep = 0x1e3b;
 constexpr std::uint32_t kFlowMask = 0x3fff;
+constexpr std::uint32_t kFlowMark = 0x80000; // 0 would be no label
 
 // REQUIRES: the address says that it has one, and is as long as it says.
 bool read_cm_address(const RailAddress& address, WireCmAddress& out) {
@@ -77,6 +78,7 @@ RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAd
     std::memcpy(wire.gid, port.gid.gid.raw, sizeof wire.gid);
     wire.owner = owner;
     RailAddress out;
+    out.changes = port.changes;
     while (wire.more < room && wire.more + 1u < port.partitions.size()) {
         const std::uint16_t pkey = port.partitions[wire.more + 1u].pkey;
         std::memcpy(out.bytes.data() + keys_at + wire.more * sizeof pkey, &pkey, sizeof pkey);
@@ -88,6 +90,17 @@ RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAd
         std::memcpy(out.bytes.data() + sizeof wire, at, sizeof *at);
     }
     return out;
+}
+
+void renew_port(Port& port, const Port& read) {
+    Port renewed = read;
+    renewed.standby = port.standby;
+    renewed.flow = port.flow;
+    renewed.changes = port.changes;
+    const bool same = encode_address(renewed, 0, nullptr) == encode_address(port, 0, nullptr) &&
+                      renewed.gid.gid_index == port.gid.gid_index;
+    renewed.changes = static_cast<std::uint16_t>(port.changes + (same ? 0 : 1));
+    port = renewed;
 }
 
 bool decode_address(const RailAddress& address, WireAddress& out) {
@@ -140,12 +153,19 @@ PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t inde
         return path; // address_vector() reports the error
     }
     if (port.ethernet()) {
-        path.flow_label = index * kFlowStep & kFlowMask;
+        path.flow_label = kFlowMark | ((port.flow + index * kFlowStep) & kFlowMask);
     } else {
         path.lid_offset = static_cast<std::uint8_t>(index % (1u << wire.lmc));
         path.source_path_bits = static_cast<std::uint8_t>(index % (1u << port.attributes.lmc));
     }
     return path;
+}
+
+std::uint8_t traffic_class_of(const Port& port, const VerbsOptions& options) {
+    constexpr std::uint8_t kRoce = 106;
+    return options.traffic_class >= 0 ? static_cast<std::uint8_t>(options.traffic_class)
+           : port.ethernet() && port.gid.gid_type == IBV_GID_TYPE_ROCE_V2 ? kRoce
+                                                                          : std::uint8_t{0};
 }
 
 Status path_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,
@@ -189,7 +209,7 @@ void fill_vector(const Port& port, const PathSpec& path, const WireAddress& remo
             path.gid_index != 0 ? path.gid_index : static_cast<std::uint8_t>(port.gid.gid_index);
         out.grh.flow_label = path.flow_label & 0xfffff;
         out.grh.hop_limit = kHopLimit;
-        out.grh.traffic_class = options.traffic_class;
+        out.grh.traffic_class = traffic_class_of(port, options);
     }
 }
 

@@ -3,6 +3,10 @@
 #include "fabric/verbs/port.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -20,12 +24,56 @@ bool is_zero(const ibv_gid& gid) {
 
 bool is_link_local(const std::uint8_t* raw) { return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80; }
 
-// Fitness of a GID for RoCE; 0 = useless.
-int grade(const ibv_gid_entry& entry) {
+// IP addresses of the interfaces in this process's network namespace that are up.
+class OwnAddresses {
+public:
+    OwnAddresses() {
+        if (getifaddrs(&list_) != 0) {
+            list_ = nullptr;
+        }
+    }
+    ~OwnAddresses() { freeifaddrs(list_); }
+    OwnAddresses(const OwnAddresses&) = delete;
+    OwnAddresses& operator=(const OwnAddresses&) = delete;
+
+    bool contain(const ibv_gid& gid) const {
+        for (const ifaddrs* at = list_; at != nullptr; at = at->ifa_next) {
+            if (at->ifa_addr != nullptr && (at->ifa_flags & IFF_UP) != 0 &&
+                is(gid, *at->ifa_addr)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+private:
+    static bool is(const ibv_gid& gid, const sockaddr& address) {
+        if (address.sa_family == AF_INET) {
+            sockaddr_in ip;
+            std::memcpy(&ip, &address, sizeof ip);
+            return is_ipv4(gid.raw) && std::memcmp(gid.raw + 12, &ip.sin_addr, 4) == 0;
+        }
+        sockaddr_in6 ip;
+        if (address.sa_family != AF_INET6) {
+            return false;
+        }
+        std::memcpy(&ip, &address, sizeof ip);
+        return std::memcmp(gid.raw, &ip.sin6_addr, sizeof gid.raw) == 0;
+    }
+
+    ifaddrs* list_ = nullptr;
+};
+
+// Fitness of a GID for RoCE; 0 = useless. A port that several containers share has the addresses of
+// all of them, so those of this process's network namespace come first. (A handle to oneself would
+// not tell: Linux finds its way in the namespace of the GID's interface,
+// drivers/infiniband/core/addr.c, set_addr_netns_by_gid_rcu.)
+int grade(const ibv_gid_entry& entry, const OwnAddresses& own) {
     if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || is_zero(entry.gid)) {
         return 0;
     }
-    return is_ipv4(entry.gid.raw) ? 3 : is_link_local(entry.gid.raw) ? 1 : 2;
+    const int kind = is_ipv4(entry.gid.raw) ? 3 : is_link_local(entry.gid.raw) ? 1 : 2;
+    return kind + (own.contain(entry.gid) ? 3 : 0);
 }
 
 std::string gid_text(const ibv_gid_entry& entry) {
@@ -37,10 +85,13 @@ std::string gid_text(const ibv_gid_entry& entry) {
 Status choose_gid(const Device& device, const VerbsOptions& options, Port& port, std::string& why) {
     std::string seen;
     int best = 0;
+    const OwnAddresses own;
     for (const ibv_gid_entry& entry : read_gids(device, port)) {
         const auto index = static_cast<int>(entry.gid_index);
         seen += (seen.empty() ? "" : ", ") + gid_text(entry);
-        const int good = options.gid_index < 0 ? grade(entry) : index == options.gid_index ? 1 : 0;
+        const int good = options.gid_index < 0        ? grade(entry, own)
+                         : index == options.gid_index ? 1
+                                                      : 0;
         if (good > best && index <= 255) {
             best = good;
             port.gid = entry;

@@ -21,7 +21,9 @@ struct Port {
     bool standby = false; // as the user wishes (RailInfo::standby)
     ibv_port_attr attributes{};
     ibv_gid_entry gid{};
-    Partitions partitions; // at least one if active
+    Partitions partitions;     // at least one if active
+    std::uint16_t flow = 0;    // RoCE: where the flow labels of its paths begin
+    std::uint16_t changes = 0; // RailAddress::changes
 
     // Table index of the P_Key that datagrams and DC queue pairs use.
     std::uint16_t pkey_index() const { return partitions[0].index; }
@@ -47,6 +49,10 @@ bool is_ipv4(const std::uint8_t* gid);                 // 16 bytes: ::ffff:a.b.c
 // the options), not_supported (link layer); `why` explains.
 Status read_port(const Device& device, std::uint8_t number, const VerbsOptions& options, Port& out,
                  std::string& why);
+
+// Gives a port what was read of it again, and counts a change of its address: also of its GID's
+// index, by which queue pairs and handles name the GID.
+void renew_port(Port& port, const Port& read);
 
 Bytes mtu_bytes(std::uint32_t mtu);                        // of an ibv_mtu; 0: not a valid one
 BytesPerSecond port_rate(const ibv_port_attr& attributes); // of data; 0 = unknown
@@ -105,7 +111,8 @@ struct PathVector {
 //   not 0. Path j leads from the j-th local LID to the j-th remote LID; the port with fewer LIDs
 //   starts again at its first.
 //   RoCE: flow labels. Adapters derive the UDP source port from it, by which routers choose among
-//   equal routes. Path 0 leaves that to the adapter.
+//   equal routes. Without a label, the adapter chooses another source port for each queue pair and
+//   handle, so that a probe would not take the route of the queue pair that it is about.
 constexpr std::uint32_t kRocePaths = 16;
 std::uint32_t paths_to(const Port& port, const RailAddress& remote);
 PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t index);
@@ -117,5 +124,9 @@ Status path_vector(const Port& port, const PathSpec& path, const VerbsOptions& o
 // As above, without the checks.
 void fill_vector(const Port& port, const PathSpec& path, const WireAddress& remote,
                  const VerbsOptions& options, ibv_ah_attr& out);
+
+// Traffic class of packets: that of the options. By default that is, for RoCE v2, the one that UCX
+// takes, too: DSCP 26, which networks that are set up for RoCE carry without loss, and ECN.
+std::uint8_t traffic_class_of(const Port& port, const VerbsOptions& options);
 
 } // namespace adaptib::verbs

@@ -3,6 +3,7 @@
 #include "fabric/verbs/qp.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <utility>
 
@@ -58,6 +59,22 @@ std::uint32_t queue_key(std::uint64_t access_key) {
     return static_cast<std::uint32_t>(access_key ^ access_key >> 32) & 0x7fffffff;
 }
 
+// A request has room for whatever a queue pair can do unless its creator says otherwise; then comes
+// its list, or inline data (providers/mlx5/verbs.c, sq_overhead, mlx5_calc_send_wqe).
+Bytes bytes_of_queues(const ibv_qp_cap& cap) {
+    constexpr Bytes kOverhead = 192;
+    constexpr Bytes kInlineHeader = 4;
+    constexpr Bytes kEntry = 16;
+    constexpr Bytes kBlock = 64;
+    constexpr Bytes kPage = 4096;
+    const Bytes data =
+        cap.max_inline_data == 0 ? 0 : round_up(kInlineHeader + cap.max_inline_data, kEntry);
+    const Bytes request = round_up(kOverhead + std::max(data, kEntry * cap.max_send_sge), kBlock);
+    const Bytes receive = std::bit_ceil(kEntry * cap.max_recv_sge);
+    return round_up(
+        std::bit_ceil(cap.max_send_wr * request) + std::bit_ceil(cap.max_recv_wr * receive), kPage);
+}
+
 VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
     : QueuePair(init.type), rail_(rail),
       send_cq_(*static_cast<VerbsCompletionQueue*>(init.send_cq)),
@@ -99,6 +116,7 @@ int VerbsQueuePair::create() {
         return error;
     }
     number_ = qp_->qp_num;
+    queue_bytes_ = bytes_of_queues(init.cap);
     send_cq_.attach(*this);
     receive_cq_.attach(*this);
     if (srq_ != nullptr) {
@@ -487,8 +505,9 @@ Status VerbsQueuePair::rise(QpState to, const ibv_qp_attr& found) {
             const VerbsOptions& options = rail_.options();
             ibv_global_route& grh = move.ah_attr.grh;
             grh.flow_label = a.path.flow_label != 0 ? a.path.flow_label : grh.flow_label;
-            grh.traffic_class =
-                options.traffic_class != 0 ? options.traffic_class : grh.traffic_class;
+            if (options.traffic_class >= 0 || grh.traffic_class == 0) {
+                grh.traffic_class = traffic_class_of(port, options);
+            }
             move.ah_attr.sl = options.service_level != 0 ? options.service_level : move.ah_attr.sl;
         }
         mask |= kQpPath;

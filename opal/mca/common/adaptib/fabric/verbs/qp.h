@@ -22,6 +22,9 @@ constexpr std::uint32_t kNumberMask = 0xffffff; // of queue pair numbers and pac
 // Folds an access key into a Q_Key of 31 bits: the highest of its 32 bits is the system's.
 std::uint32_t queue_key(std::uint64_t access_key);
 
+// About what the queues of an RC queue pair take: as libmlx5 lays them out.
+Bytes bytes_of_queues(const ibv_qp_cap& cap);
+
 class VerbsQueuePair : public QueuePair {
 public:
     VerbsQueuePair(VerbsRail& rail, const QpInit& init);
@@ -49,6 +52,7 @@ public:
     bool needs_event() const;
     void path_migrated();
     bool armed() const; // asks the adapter
+    int writes_in_order() const { return rail_.calls().writes_in_order(qp_); }
 
     // ---- For the rail's rdma_cm service
 

@@ -29,6 +29,17 @@ Bytes queue_bytes(std::uint32_t depth, std::uint32_t gather) {
     return Bytes{depth} * (64 + Bytes{16} * gather);
 }
 
+// Makes the processes of a host take different routes. A process takes the same ones to all peers
+// behind a port, which so share their address handles.
+std::uint16_t flow_of(std::uint64_t owner) {
+    return static_cast<std::uint16_t>((owner * 0x9e3779b97f4a7c15) >> 48);
+}
+
+bool is_connectx(const Device& device) {
+    constexpr std::uint32_t kMellanox = 0x02c9;
+    return device.limits().vendor_id == kMellanox || device.mlx5() != nullptr;
+}
+
 // Connects a queue pair in RESET with itself. Returns true if it is in RTS then.
 bool connect_with_itself(const Device& device, const Port& port, const VerbsOptions& options,
                          ibv_qp* qp) {
@@ -55,16 +66,20 @@ bool connect_with_itself(const Device& device, const Port& port, const VerbsOpti
                                  IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-// The library's answer for a driver that does not know the question is "not guaranteed". Of these,
-// soft-RoCE copies packet after packet. Where the library lacks the question, the device counts as
-// one that places in order, as for Open MPI's and UCX's transports that poll on memory. The driver
-// of ConnectX can tell only in RTS, and says no before.
+// Asks a queue pair that is connected with itself: ConnectX tells only in RTS. Connections get the
+// same answer: libmlx5 asks firmware about the queue pair (mlx5_query_qp_data_in_order), and this
+// one differs from theirs in destination and packet numbers alone. Adaptive routing belongs to a
+// service level of InfiniBand, which is the same, too, unless rdma_cm chooses it for each path.
 bool places_in_order(const Device& device, const Port& port, const VerbsOptions& options,
                      ibv_qp* qp) {
-    constexpr std::uint32_t kSoftRoce = 0xffffff; // RXE_VENDOR_ID of Linux
-    return device.limits().vendor_id == kSoftRoce || device.calls().writes_in_order(qp) != 0 ||
+    const bool any_level =
+        options.rdma_cm != nullptr && !port.ethernet() && options.service_level == 0;
+    if (any_level && is_connectx(device)) {
+        return false;
+    }
+    return trusts_order(device, device.calls().writes_in_order(qp)) ||
            (connect_with_itself(device, port, options, qp) &&
-            device.calls().writes_in_order(qp) != 0);
+            trusts_order(device, device.calls().writes_in_order(qp)));
 }
 
 // Lowers inline_bytes to what the queue pair really got: some drivers accept any and give none.
@@ -99,6 +114,14 @@ void explain(Status status, const PathVector& path, std::string& error_text) {
     }
 }
 
+// Some drivers refuse relaxed ordering.
+bool takes_region(Rail& rail) {
+    std::unique_ptr<MemoryRegion> memory;
+    std::unique_ptr<MemoryRegion> trial;
+    return rail.allocate(kCacheLine, kLocalWrite, memory).ok() &&
+           rail.register_memory(memory->address(), kCacheLine, kLocalWrite, trial).ok();
+}
+
 // Finds the inline limit by trial, because no call reports it.
 bool try_inline(const VerbsRail& rail, ibv_cq* cq, ibv_qp_type type, RailInfo& info, int& error) {
     for (Bytes step : kInlineSteps) {
@@ -112,10 +135,21 @@ bool try_inline(const VerbsRail& rail, ibv_cq* cq, ibv_qp_type type, RailInfo& i
 
 } // namespace
 
+// Drivers that do not know the question answer "not guaranteed". Of these, soft-RoCE copies packet
+// after packet. Where the library lacks the question (rdma-core before 39), ConnectX may place in
+// any order; other devices count as ones that place in order, as for Open MPI's and UCX's
+// transports that poll on memory.
+bool trusts_order(const Device& device, int answer) {
+    constexpr std::uint32_t kSoftRoce = 0xffffff; // RXE_VENDOR_ID of Linux
+    return answer > 0 || device.limits().vendor_id == kSoftRoce ||
+           (answer < 0 && !is_connectx(device));
+}
+
 VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
                      std::uint32_t index, std::uint64_t owner)
     : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
     const ibv_device_attr& d = device_.limits();
+    port_.flow = flow_of(owner_);
     info_.name = device_.name() + ":" + std::to_string(port_.number);
     info_.link_layer = port_.ethernet() ? LinkLayer::ethernet : LinkLayer::infiniband;
     info_.rate = port_rate(port_.attributes);
@@ -194,6 +228,9 @@ Status VerbsRail::probe(std::string& error_text) {
         grh_ = {reinterpret_cast<std::uintptr_t>(grh_region_->address()), kGrhBytes,
                 grh_region_->local_key()};
     }
+    info_.relaxes_order = options_.relaxed_ordering;
+    info_.relaxes_order = info_.relaxes_order && takes_region(*this);
+    last_error_text_.clear(); // the caller has not asked for this trial
     probe_dc();
     return kOk;
 }
@@ -201,7 +238,7 @@ Status VerbsRail::probe(std::string& error_text) {
 // Tries both ends, with an SRQ and, where the rail has them, atomics. Users of DC need no more than
 // these flags.
 void VerbsRail::probe_dc() {
-    dc_limits_ = {info_.inline_bytes, info_.max_reads};
+    dc_limits_ = {info_.inline_bytes, info_.max_reads, false};
     if (!info_.has(Capability::rc) || !info_.has(Capability::srq)) {
         dc_lacks_ = info_.has(Capability::rc) ? "the device has no shared receive queues"
                                               : "the device has no connected queue pairs";
@@ -210,6 +247,7 @@ void VerbsRail::probe_dc() {
     if (try_dc(*this, dc_limits_, dc_lacks_)) {
         info_.capabilities |= static_cast<std::uint32_t>(Capability::dc);
         info_.inline_bytes = dc_limits_.inline_bytes;
+        info_.target_places_in_order = dc_limits_.places_in_order;
     }
     last_error_text_.clear(); // the caller has not asked for this trial
 }
@@ -293,7 +331,7 @@ void VerbsRail::read_again() {
     if (read_port(device_, port_.number, options_, port, why).ok()) {
         down_ = broken_ || !port.active();
         if (port.active()) {
-            port_ = port;
+            renew_port(port_, port);
         }
     }
 }
@@ -358,7 +396,9 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
                                                ? new_dc_queue_pair(*this, init)
                                                : std::make_unique<VerbsQueuePair>(*this, init);
     if (const int error = made->create(); error != 0) {
-        return refuse(error, queue_bytes(init.send_depth + init.receive_depth, init.max_gather));
+        return refuse(error, bytes_of_queues({init.send_depth, init.receive_depth, init.max_gather,
+                                              init.max_gather,
+                                              static_cast<std::uint32_t>(init.inline_bytes)}));
     }
     out = std::move(made);
     return kOk;

@@ -37,10 +37,15 @@ namespace adaptib::verbs {
 
 class VerbsQueuePair;
 
+// Judges an answer of Calls::writes_in_order: true if the device places the packets of a write in
+// order.
+bool trusts_order(const Device& device, int answer);
+
 // Limits of a rail's DC queue pairs that no call reports (dc.h).
 struct DcLimits {
-    Bytes inline_bytes = 0;      // of an initiator
-    std::uint32_t max_reads = 0; // of an initiator
+    Bytes inline_bytes = 0;       // of an initiator
+    std::uint32_t max_reads = 0;  // of an initiator
+    bool places_in_order = false; // a target
 };
 
 constexpr std::uint32_t kMaxGather = 16; // so that a request's entries fit on the stack

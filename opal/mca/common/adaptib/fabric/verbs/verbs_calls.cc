@@ -17,6 +17,18 @@ template <typename Function> Function* find(const char* name) {
     return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
 }
 
+// A library without ibv_reg_mr_iova2 (rdma-core before 28) does not know relaxed ordering either.
+// The function leaves it out where the kernel does not.
+ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
+    using Register = ibv_mr*(ibv_pd*, void*, std::size_t, std::uint64_t, unsigned);
+    static Register* const kRegister = find<Register>("ibv_reg_mr_iova2");
+    constexpr int kOptional = IBV_ACCESS_RELAXED_ORDERING;
+    return (access & kOptional) != 0 && kRegister != nullptr
+               ? kRegister(pd, address, length, reinterpret_cast<std::uintptr_t>(address),
+                           static_cast<unsigned>(access))
+               : (ibv_reg_mr)(pd, address, length, access & ~kOptional);
+}
+
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t address,
                       int file, int access) {
     using Register = ibv_mr*(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int);
@@ -62,9 +74,7 @@ const Calls& library_calls() {
         .ack_async_event = ibv_ack_async_event,
         .alloc_pd = ibv_alloc_pd,
         .dealloc_pd = ibv_dealloc_pd,
-        .reg_mr = [](ibv_pd* pd, void* address, std::size_t length, int access) -> ibv_mr* {
-            return (ibv_reg_mr)(pd, address, length, access);
-        },
+        .reg_mr = reg_mr,
         .reg_dmabuf_mr = reg_dmabuf_mr,
         .dereg_mr = ibv_dereg_mr,
         .create_ah = ibv_create_ah,

@@ -201,8 +201,9 @@ Status VerbsFabric::set_up(std::string& error_text) {
 
 Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& out,
                          std::string& error_text) {
-    if (options.gid_index > 255 || options.service_level > 15) {
-        error_text = "a GID index has to be below 256, and a service level below 16";
+    if (options.gid_index > 255 || options.service_level > 15 || options.traffic_class > 255) {
+        error_text =
+            "a GID index and a traffic class have to be below 256, and a service level below 16";
         return Status::error(Reason::bad_argument);
     }
     auto fabric = std::make_unique<verbs::VerbsFabric>(

@@ -42,10 +42,13 @@ struct VerbsOptions {
     // Devices or ports whose rails are standbys (RailInfo::standby). A device that is named as a
     // whole comes behind the others.
     std::string if_standby;
-    int gid_index = -1;             // RoCE; -1 = RoCE v2, IPv4 before global before link-local IPv6
+    // RoCE; -1 = RoCE v2: an address of this process's host or container before others, IPv4 before
+    // global before link-local IPv6.
+    int gid_index = -1;
     std::uint16_t partition = 0;    // P_Key, either membership; 0 = as partition.h says
     std::uint8_t service_level = 0; // for paths that name none
-    std::uint8_t traffic_class = 0; // RoCE
+    int traffic_class = -1;         // of global headers; -1 = traffic_class_of() says (port.h)
+    bool relaxed_ordering = false;  // memory without kOrdered is registered for it
     bool fork_support = true;       // a child process may run while memory is registered
     // Bytes that will be registered at least; an error if they exceed the limit.
     Bytes locked_bytes = 0;
