@@ -76,6 +76,10 @@ public:
     void set_link(LinkIndex link, bool up);
     void slow_port(PortIndex port, std::uint32_t factor) { network_->slow_port(port, factor); }
     void set_group(std::uint32_t host, std::uint32_t group);
+    void set_plane(PortIndex port, std::uint32_t plane) { network_->set_plane(port, plane); }
+    // False: the network drops the packets of connections, and datagrams pass.
+    void set_connections(bool pass) { connections_pass_ = pass; }
+    bool connections_pass() const { return connections_pass_; }
     void kill(Process& process);
 
     // Called with a line for each completion, datagram, event and fault. May be empty.
@@ -112,6 +116,7 @@ private:
     std::vector<std::uint32_t> next_engine_;
     DatagramPool datagrams_;
     LatePackets late_packets_{*this};
+    bool connections_pass_ = true;
     std::vector<std::unique_ptr<Process>> processes_;
     std::vector<SimFabric*> fabrics_;
 };

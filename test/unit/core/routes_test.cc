@@ -181,5 +181,47 @@ TEST_F(RoutesTest, AProcessReachesItselfOverEachRailOfTheFabric) {
     EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{2, 2, 0}));
 }
 
+// Two rails on either side, of which each matches each: the first pairs, then the spare ones.
+PeerRoute crossed_route() {
+    PeerRoute route;
+    route.local = route.remote = {1, 2};
+    pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 1; });
+    return route;
+}
+
+TEST(PairAnew, TakesOtherPairsInTheirOrder) {
+    PeerRoute route = crossed_route();
+    ASSERT_EQ(route.total, 4);
+    ASSERT_EQ(route.pairs[2], (PeerRoute::Pair{1, 2, 0}));
+    EXPECT_EQ(pair_anew(route, std::vector<std::uint8_t>{3, 0, 1, 2}),
+              (std::vector<std::uint8_t>{2, 3, 0, 1}))
+        << "the local rails keep their places";
+    EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 2, 0}));
+    EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{2, 1, 0}));
+    EXPECT_EQ(route.pairs[2], (PeerRoute::Pair{1, 1, 0}));
+    EXPECT_EQ(route.pairs[3], (PeerRoute::Pair{2, 2, 0}));
+    EXPECT_EQ(route.count, 2);
+}
+
+TEST(PairAnew, ChangesNothingForTheSamePairsOrFewer) {
+    PeerRoute route = crossed_route();
+    EXPECT_TRUE(pair_anew(route, std::vector<std::uint8_t>{1, 0, 2, 3}).empty());
+    EXPECT_TRUE(pair_anew(route, std::vector<std::uint8_t>{2}).empty());
+    EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 1, 0}));
+    add_paths(route, [](std::uint32_t, std::uint32_t) { return 2; });
+    EXPECT_TRUE(pair_anew(route, std::vector<std::uint8_t>{4, 5, 0, 1, 2, 3}).empty());
+}
+
+TEST(PairAnew, AnotherRailTakesThePlaceOfOneThatIsLeftOut) {
+    PeerRoute route;
+    route.local = {0, 2};
+    route.remote = {0, 1};
+    pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 1; });
+    ASSERT_EQ(route.pairs[0], (PeerRoute::Pair{0, 0, 0}));
+    EXPECT_EQ(pair_anew(route, std::vector<std::uint8_t>{1}), (std::vector<std::uint8_t>{1, 0}));
+    EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 0, 0}));
+    EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{0, 0, 0}));
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -27,7 +27,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 34;
+constexpr std::uint16_t kWireVersion = 35;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
@@ -65,6 +65,7 @@ enum class MessageType : std::uint8_t {
     atomic_done,      // AtomicDoneBody
     cooperative_copy, // CooperativeCopyBody: the receiver takes part in the copy (cooperative copy)
     allowance,        // no body; flags: Allowance, which messages to be matched the sender takes
+    slice,            // SliceBody, payload: a part of a message that is too long for a datagram
     probe,            // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,     // ProbeBody; likewise, back over the same path: the probe's direction works
     probe_thanks,     // ProbeBody; likewise: the answer's direction works, too
@@ -76,7 +77,7 @@ enum class MessageType : std::uint8_t {
 constexpr bool is_sequenced(MessageType type) {
     return (type < MessageType::connect_request || type > MessageType::connect_confirm) &&
            (type < MessageType::connect_refuse || type > MessageType::connect_yield) &&
-           type < MessageType::probe;
+           type < MessageType::slice;
 }
 
 // True for types that go only as datagrams, each over the path that it names.
@@ -203,6 +204,16 @@ struct FragmentBody {
     std::uint64_t offset; // in the packed stream
 };
 
+// A part of a message that was too long for a datagram when a repair ended without a ring. The
+// message's other header fields are the slice's: sequence and envelope.
+struct SliceBody {
+    MessageType type; // of the message
+    std::uint8_t flags;
+    std::uint16_t pad;
+    std::uint32_t length;
+    std::uint32_t offset; // of this part in the message's body and payload
+};
+
 // A target-assisted put, get or atomic. The target does nothing if the initiator has withdrawn the
 // offer in its answer slot (channel/ring_memory.h). The target checks key, range and rights as an
 // adapter would.
@@ -265,8 +276,9 @@ constexpr std::uint8_t kConnectRequired = 4;
 constexpr Bytes kMeasureBytes = 4 * kKiB;
 
 struct ConnectSubchannel {
-    std::uint16_t rail; // the sender's rail
-    std::uint8_t path;  // index of the path between the two rails
+    std::uint8_t rail; // the sender's rail
+    std::uint8_t to;   // the receiver's rail
+    std::uint8_t path; // index of the path between the two rails
     // 1: the sender's device may place the packets of a write in any order. A write into the ring
     // that is longer than one packet of the path may then be seen before it is complete.
     std::uint8_t unordered;
@@ -277,10 +289,11 @@ struct ConnectSubchannel {
 
 // The three handshake messages (Yu, Gao, Panda, section 4.1) share one body.
 struct ConnectBody {
-    std::uint32_t connection;       // sequence number of the sender's attempt
-    std::uint32_t answers;          // reply, confirm: the attempt of the other side
-    std::uint32_t subchannel_count; // 1..kMaxSubchannels
-    std::uint32_t ring_bytes;       // 0: no ring is offered
+    std::uint32_t connection; // sequence number of the sender's attempt
+    std::uint32_t answers;    // reply, confirm: the attempt of the other side
+    // 1..kMaxSubchannels; 0, in a request: the sender goes on without a connection.
+    std::uint32_t subchannel_count;
+    std::uint32_t ring_bytes; // 0: no ring is offered
     // Request: the sender's attempt whose connection it has fenced and now replaces; 0: none.
     std::uint32_t replaces;
     std::uint32_t expected;     // sequence number of the next message that the sender expects
@@ -385,6 +398,7 @@ bool check_body(const RendezvousBody& body);
 bool check_body(const ClearBody& body);
 bool check_body(const BlockBody& body);
 bool check_body(const ConnectBody& body);
+bool check_body(const SliceBody& body, Bytes payload);
 bool check_body(const ProbeBody& body);
 bool check_body(const LifeBody& body);
 

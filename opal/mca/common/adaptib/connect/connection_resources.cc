@@ -33,6 +33,11 @@ void ConnectionResources::drop(Peer& peer) {
     peer.lanes.subchannels.clear();
 }
 
+void ConnectionResources::drop_all_queue_pairs(Peer& peer) {
+    drop_queue_pairs(peer);
+    peer.connection.pooled.clear();
+}
+
 void ConnectionResources::drop_queue_pairs(Peer& peer) {
     parts_.cm_connects.leave(peer);
     parts_.queue_pairs.drop_all(peer);

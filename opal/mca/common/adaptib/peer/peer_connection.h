@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/intrusive_list.h"
+#include "base/units.h"
 #include "base/wire.h"
 #include "channel/ring_writer.h"
 #include "fabric/fabric.h"
@@ -45,6 +46,10 @@ struct PeerConnection {
     std::vector<std::unique_ptr<QueuePair>> pooled; // of the last connection, by path
     ListLink<Peer> pool_link; // linked while in the pool; the ring's memory is kept, too
     bool reuses = false;      // the connection coming up reuses them
+    // The peer goes without a connection until then: its queue pairs carry nothing, but datagrams
+    // pass. Written by ConnectionReactions::goes_without alone.
+    Nanoseconds without_until{0};
+    std::uint32_t without = 0; // how often that was so
     Closing closing;
     FlushWork closing_flush;
     ListLink<Peer> closing_link; // linked while state is closing

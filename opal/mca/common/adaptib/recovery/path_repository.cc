@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/process_name.h"
 
@@ -245,6 +246,36 @@ void PathRepository::report_failure(Peer& peer, std::size_t pair, const std::str
     if (watches(peer)) {
         change(peer, pair, PathState::failed, why, line);
     }
+}
+
+void PathRepository::report_queue_pair_failure(Peer& peer, std::size_t pair, const std::string& why,
+                                               bool carried, bool line) {
+    if (watches(peer)) {
+        PathRecord& record = record_of(peer, pair);
+        record.vain = carried ? 0 : record.vain + 1;
+        change(peer, pair, PathState::failed, why, line);
+    }
+}
+
+// A path that was spare may not have been probed yet.
+bool PathRepository::pair_anew(Peer& peer, std::span<const std::uint8_t> order) {
+    const std::vector<std::uint8_t> numbers = adaptib::pair_anew(peer.contact.route, order);
+    if (numbers.empty()) {
+        return false;
+    }
+    if (peer.health.paths != nullptr) {
+        std::vector<PathRecord> records;
+        for (const std::uint8_t number : numbers) {
+            records.push_back(std::move(peer.health.paths->records[number]));
+            records.back().worked =
+                records.back().worked || records.size() <= peer.contact.route.count;
+        }
+        peer.health.paths->records = std::move(records);
+    }
+    const auto taken = std::find(numbers.begin(), numbers.end(), peer.contact.datagram.pair);
+    peer.contact.datagram.pair = static_cast<std::uint8_t>(taken - numbers.begin());
+    peer.health.life.questions.clear();
+    return true;
 }
 
 void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {

@@ -28,6 +28,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,10 @@ public:
         return peer.health.paths == nullptr || peer.health.paths->records[pair].usable();
     }
     std::size_t usable_count(const Peer& peer) const;
+    // Returns how many queue pairs in a row have failed on the path without carrying anything.
+    std::uint32_t vain(const Peer& peer, std::size_t pair) const {
+        return peer.health.paths == nullptr ? 0 : peer.health.paths->records[pair].vain;
+    }
     bool is_reachable(std::uint32_t rail, const RailAddress& remote) const {
         return rails_[rail]->is_reachable(remote);
     }
@@ -108,6 +113,12 @@ public:
     void report_failure(Peer& peer, std::size_t pair, const std::string& why, bool line = true);
     // Called when an arrival from the peer shows that the path carries both ways.
     void report_success(Peer& peer, std::size_t pair, bool line = true);
+    // A queue pair on that path has failed. `carried`: something that was posted to it has completed.
+    void report_queue_pair_failure(Peer& peer, std::size_t pair, const std::string& why,
+                                   bool carried, bool line = true);
+    // Gives the peer's subchannels other pairs of its route (peer/route.h). Returns false if nothing
+    // changes. REQUIRES: none of them has a queue pair.
+    bool pair_anew(Peer& peer, std::span<const std::uint8_t> order);
     // Changes all paths over a local rail. Restored ones have to be tried first: they are suspect,
     // and probed.
     void rail_failed(std::uint32_t rail, const std::string& why);
