@@ -142,6 +142,7 @@ SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex po
     info_.max_send_depth = m.limits.max_send_depth;
     info_.max_cq_depth = kMaxCqDepth;
     info_.max_reads = m.limits.max_reads;
+    info_.packet_life = world.options().packet_life;
     info_.places_in_order = world.options().scrambled_writes == 0;
 }
 

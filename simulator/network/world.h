@@ -46,6 +46,10 @@ struct WorldOptions {
     // the end of the write. Rails say that they do not place in order if it is not 0.
     double scrambled_writes = 0;
     bool responders = true; // processes have responders (Fabric::respond)
+    // Packets live for so long, as rails say, and twice as long at most. Share of the writes under
+    // way of a DC initiator that ends, or fails, that arrive after its end, within that time.
+    Nanoseconds packet_life{5'000'000};
+    double outliving_writes = 0;
 };
 
 class World {

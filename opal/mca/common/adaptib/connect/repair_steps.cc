@@ -58,7 +58,7 @@ void RepairSteps::destroy_initiators(Peer& peer) {
     }
     if (any) {
         peer.interruption.repair.quiet_at =
-            context_.options.clock->now() + SharedDraining::kPacketsGone;
+            context_.options.clock->now() + parts_.draining.packets_gone(peer);
         parts_.repairs.begin_for_sharers(peer);
     }
 }
