@@ -18,9 +18,12 @@ void pair_rails(PeerRoute& route, bool lower, const OfRails& subnet_match, const
     std::vector<Choice> choices;
     for (std::uint32_t i = route.local.first; i < route.local.end(); ++i) {
         for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
-            choices.push_back({subnet_match(i, j),
-                               rate(i, j),
-                               {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
+            if (const std::uint32_t match = subnet_match(i, j); match != kNoPair) {
+                choices.push_back(
+                    {match,
+                     rate(i, j),
+                     {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
+            }
         }
     }
     std::sort(choices.begin(), choices.end(), [lower](const Choice& a, const Choice& b) {

@@ -41,6 +41,8 @@ struct PeerRoute {
 
 using OfRails = std::function<std::uint32_t(std::uint32_t local, std::uint32_t remote)>;
 
+constexpr std::uint32_t kNoPair = UINT32_MAX; // a subnet match: nothing uses this pair
+
 // Fills in the pairs: those with the best subnet match first; among equals the fastest pair; among
 // these in the order of the rails of the process with the lower name, then of the other's. `lower`:
 // this process has the lower name.

@@ -41,9 +41,52 @@ const char* state_text(PathState state) {
 void PathRepository::add(Peer& peer) {
     peers_.push_back(peer);
     for (std::size_t pair = 0; on() && pair < peer.contact.route.total; ++pair) {
-        if (rail_down_[peer.contact.route.pairs[pair].local]) {
+        const std::uint8_t rail = peer.contact.route.pairs[pair].local;
+        if (rail_down_[rail]) {
             change(peer, pair, PathState::failed, "its rail is down", false);
+        } else if (rail_silent_[rail]) {
+            change(peer, pair, PathState::failed, "nobody has answered over its rail", false);
         }
+    }
+}
+
+// Returns true if the peer was heard over the path, or its queue pair has completed something.
+bool PathRepository::carries(const Peer& peer, std::size_t pair) {
+    const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
+    const DatagramTarget& datagrams = peer.contact.datagram;
+    const bool heard = datagrams.heard.count() > 0 && datagrams.heard_rail == rails.remote &&
+                       datagrams.heard_port == rails.local - peer.contact.route.local.first;
+    return heard ||
+           (pair < peer.lanes.subchannels.size() && peer.lanes.subchannels[pair].completions > 0);
+}
+
+// Called when a path over the rail has failed.
+void PathRepository::look_at_rail(std::uint32_t rail) {
+    if (rail_carried_[rail] || rail_silent_[rail] || rail_down_[rail]) {
+        return;
+    }
+    std::size_t failed = 0;
+    for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
+        bool fails = false;
+        for (std::size_t pair = 0; pair < peer->contact.route.total; ++pair) {
+            if (peer->contact.route.pairs[pair].local != rail) {
+                continue;
+            }
+            if (carries(*peer, pair)) {
+                rail_carried_[rail] = true;
+                return;
+            }
+            fails = fails || (state(*peer, pair) == PathState::failed &&
+                              peer->contact.route.local.count > 1);
+        }
+        failed += fails ? 1 : 0;
+    }
+    if (failed >= kSilentPeers) {
+        rail_silent_[rail] = true;
+        observer_.on_path_line("rail " + options_.host + "/" + rails_[rail]->info().name +
+                               " leads nowhere: " + std::to_string(failed) +
+                               " processes have not answered over it, and none has; further ones "
+                               "are reached over other rails until one answers");
     }
 }
 
@@ -245,6 +288,7 @@ void PathRepository::report_failure(Peer& peer, std::size_t pair, const std::str
                                     bool line) {
     if (watches(peer)) {
         change(peer, pair, PathState::failed, why, line);
+        look_at_rail(peer.contact.route.pairs[pair].local);
     }
 }
 
@@ -254,6 +298,7 @@ void PathRepository::report_queue_pair_failure(Peer& peer, std::size_t pair, con
         PathRecord& record = record_of(peer, pair);
         record.vain = carried ? 0 : record.vain + 1;
         change(peer, pair, PathState::failed, why, line);
+        look_at_rail(peer.contact.route.pairs[pair].local);
     }
 }
 
@@ -279,7 +324,10 @@ bool PathRepository::pair_anew(Peer& peer, std::span<const std::uint8_t> order) 
 }
 
 void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {
-    if (state(peer, pair) != PathState::up && !rail_down_[peer.contact.route.pairs[pair].local]) {
+    const std::uint8_t rail = peer.contact.route.pairs[pair].local;
+    if (state(peer, pair) != PathState::up && !rail_down_[rail]) {
+        rail_carried_[rail] = true;
+        rail_silent_[rail] = false;
         change(peer, pair, PathState::up, "", line);
     }
 }

@@ -16,6 +16,10 @@
 // used before it is up. A path that fails again within seconds rests ever longer before it is
 // asked, even if its port is active again, while there are other paths (flap hold-down).
 //
+// A rail over which some peers have failed and none has ever answered leads nowhere, or to nobody:
+// paths of further peers over it begin as failed, so that these peers do not find that out each for
+// itself. Each is probed, and the first answer ends that.
+//
 // Lines for people: one per path; if a rail takes many paths down or up, one for all of them; and
 // at most kLinesPerSecond a second, with the number of those left out.
 // Invariants: a peer of which all paths were always up has no record. With the parameter
@@ -58,11 +62,13 @@ public:
         const Clock* clock = nullptr;
     };
     static constexpr std::uint32_t kLinesPerSecond = 8;
+    static constexpr std::size_t kSilentPeers = 4; // of a rail that leads nowhere
 
     PathRepository(const Options& options, RailList rails, Counters& counters,
                    PathObserver& observer)
         : options_(options), rails_(rails), counters_(counters), observer_(observer),
-          rail_down_(rails.size(), false) {}
+          rail_down_(rails.size(), false), rail_silent_(rails.size(), false),
+          rail_carried_(rails.size(), false) {}
 
     bool on() const { return options_.on; }
     // Adds a peer. Its paths over rails that are down are failed from the beginning.
@@ -131,6 +137,8 @@ private:
     PathRecord& record_of(Peer& peer, std::size_t pair);
     void change(Peer& peer, std::size_t pair, PathState to, const std::string& why, bool line);
     void note_without(Peer& peer);
+    void look_at_rail(std::uint32_t rail);
+    static bool carries(const Peer& peer, std::size_t pair);
     void say(const std::string& line);
 
     Options options_;
@@ -138,6 +146,8 @@ private:
     Counters& counters_;
     PathObserver& observer_;
     std::vector<bool> rail_down_;
+    std::vector<bool> rail_silent_;  // kSilentPeers have failed over it, and it has carried nothing
+    std::vector<bool> rail_carried_; // it has carried something, as far as anybody looked
     IntrusiveList<Peer, &Peer::health, &PeerHealth::paths_link> peers_;
     IntrusiveList<Peer, &Peer::health, &PeerHealth::troubled_link> troubled_;
     Nanoseconds lines_since_{0};
