@@ -181,6 +181,44 @@ TEST_F(RoutesTest, AProcessReachesItselfOverEachRailOfTheFabric) {
     EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{2, 2, 0}));
 }
 
+// InfiniBand of 25 GB/s and Ethernet: of a quarter of that, and of less.
+TEST(SlowEthernet, IsLeftOutWhereThereIsAFasterNetwork) {
+    for (const std::uint32_t rate : {6'249u, 6'250u}) {
+        for (const bool uses_all : {false, true}) {
+            NetworkRail fast("mlx5_0:1", 'n');
+            NetworkRail slow("mlx5_1:1", 'n');
+            fast.info_of().link_layer = LinkLayer::infiniband;
+            slow.info_of().link_layer = LinkLayer::ethernet;
+            fast.info_of().rate = {25'000'000'000};
+            slow.info_of().rate = {rate * std::uint64_t{1'000'000}};
+            fast.match = 64;
+            fast.subnet = 'i';
+            slow.match = 128;
+            slow.subnet = 'e';
+            const std::vector<Rail*> rails{&fast, &slow};
+            const Routes routes({.self = 5, .host = "here", .left_out = "", .uses_all = uses_all},
+                                rails, {{0, 2}});
+            ProcessAddress address;
+            address.name = 9;
+            for (const auto& [subnet, their_rate] : {std::pair{'i', 25'000u}, {'e', rate}}) {
+                AddressRail& rail = address.rails.emplace_back();
+                rail.size = 2;
+                rail.bytes[0] = std::byte('n');
+                rail.bytes[1] = std::byte(subnet);
+                rail.paths = 1;
+                rail.rate = their_rate;
+            }
+            PeerRoute route;
+            ASSERT_TRUE(routes.choose(address, route));
+            EXPECT_EQ(route.count, uses_all || rate == 6'250 ? 2 : 1);
+            EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{0, 0, 0}));
+            address.rails.erase(address.rails.begin()); // a process with Ethernet alone
+            ASSERT_TRUE(routes.choose(address, route));
+            EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 0, 0}));
+        }
+    }
+}
+
 // Two rails on either side, of which each matches each: the first pairs, then the spare ones.
 PeerRoute crossed_route() {
     PeerRoute route;
