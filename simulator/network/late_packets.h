@@ -2,11 +2,11 @@
 // LatePackets: packets of writes that an adapter places after the end of their write, or after that
 // of their DC initiator.
 //
-// Purpose: a network may keep the packets of an initiator that has failed for as long as packets
-// live; its target, which serves others, takes them. And adapters that take packets in any order (adaptive routing) may place the end of a long
+// Purpose: adapters that take packets in any order (adaptive routing) may place the end of a long
 // write before its middle. A process that polls on the end then sees memory that is not written
 // yet. A packet is placed within 2 us, and before its queue pair is reset or ends, as the initiator
-// may have been told that it arrived.
+// may have been told that it arrived. A network may also keep the packets of a DC initiator that
+// has failed for as long as packets live; its target, which serves others, takes them.
 // Ownership: the World's.  Threads: one.
 // May touch: base/, simulator/network/.
 #pragma once
@@ -42,8 +42,8 @@ public:
     void hold_back(SimRail& rail, std::uint32_t qp, const SendWork& work, std::uint64_t address,
                    const std::vector<std::byte>& before);
 
-    // A write is under way to that target as its DC initiator ends: draws whether it arrives all the
-    // same, and when.
+    // A write is under way to that target as its DC initiator ends: draws whether it arrives all
+    // the same, and when.
     void outlive(PortIndex to, std::uint32_t target, const SendWork& work,
                  std::span<const Gather> list);
 

@@ -61,8 +61,8 @@ public:
     void slow_port(PortIndex port, std::uint32_t factor);
     // Hosts of different groups do not reach each other. At first all hosts are in group 0.
     void set_group(std::uint32_t host, std::uint32_t group);
-    // Ports of different planes do not reach each other, though routes lead there: separate networks
-    // that look alike. At first all ports are in plane 0.
+    // Ports of different planes do not reach each other, though routes lead there: networks that
+    // look alike. At first all ports are in plane 0.
     void set_plane(PortIndex port, std::uint32_t plane);
 
 private:

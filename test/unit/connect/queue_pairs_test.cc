@@ -138,7 +138,7 @@ TEST_F(Pairs, ThePooledOnesOfOthersMakeRoom) {
     second_.queue_pairs = 0;
     ASSERT_TRUE(pairs_.make_all(*peer_).ok());
     EXPECT_EQ(live(*peer_), (std::vector<std::uint32_t>{0, 1}));
-    EXPECT_FALSE(other->connection.pool_link.linked());
+    EXPECT_FALSE(other->connection.kept.link.linked());
     EXPECT_EQ(world_.counters.connections_kept, 0u);
 }
 

@@ -148,6 +148,10 @@ TEST_F(Paths, QueuePairsThatCarryNothingAreCounted) {
     paths_->report_success(peer(0), 0);
     paths_->report_queue_pair_failure(peer(0), 0, "no answer", true);
     EXPECT_EQ(paths_->vain(peer(0), 0), 0u);
+    paths_->report_queue_pair_failure(peer(0), 0, "no answer", false);
+    paths_->report_carried(peer(0), 0);
+    EXPECT_EQ(paths_->vain(peer(0), 0), 0u);
+    EXPECT_TRUE(paths_->usable(peer(0), 0));
 }
 
 TEST_F(Paths, RecordsFollowTheirPairs) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Paths that never carry a connection, of complete cores over a simulated network: separate networks
-// that look alike, and networks that pass datagrams alone.
+// Paths that never carry a connection, of complete cores over a simulated network: separate
+// networks that look alike, and networks that pass datagrams alone.
 #include <algorithm>
 #include <string>
 

@@ -53,7 +53,7 @@ public:
     // Takes the pairs of the peer's request. Returns false if these are the ones that there are.
     virtual bool take_pairs(Peer& peer, const ConnectBody& request) = 0;
     // Returns true if the peer goes without a connection for now, since its queue pairs carry
-    // nothing where datagrams pass (PeerConnection::without_until). `told`: the peer says so.
+    // nothing where datagrams pass (PeerConnection::without). `told`: the peer says so.
     virtual bool goes_without(Peer& peer, bool told) = 0;
     virtual void on_ring_offered(Peer& peer) = 0;   // poll peer.in.ring from now on
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed

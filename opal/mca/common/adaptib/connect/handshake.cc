@@ -510,7 +510,8 @@ void Handshake::open(Peer& peer) {
     ++context_.counters.connections_open;
     context_.counters.connections_most =
         std::max(context_.counters.connections_most, context_.counters.connections_open);
-    context_.counters.connections_reused += std::exchange(peer.connection.reuses, false) ? 1 : 0;
+    context_.counters.connections_reused +=
+        std::exchange(peer.connection.kept.reused, false) ? 1 : 0;
     peer.connection.early_request.reset();
     peer.connection.closing = {};
     peer.connection.activity.preference = SharingPreference::any;

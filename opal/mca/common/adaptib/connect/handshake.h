@@ -108,8 +108,8 @@ private:
 
     // Returns true while the peer goes without a connection.
     bool rests(const Peer& peer) const {
-        return peer.connection.without_until.count() > 0 &&
-               context_.options.clock->now() < peer.connection.without_until;
+        return peer.connection.without.until.count() > 0 &&
+               context_.options.clock->now() < peer.connection.without.until;
     }
     bool ask(Peer& peer);
     void ask_or_wait(Peer& peer);

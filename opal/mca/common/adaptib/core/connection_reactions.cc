@@ -93,7 +93,9 @@ bool ConnectionReactions::choose_pairs(Peer& peer) {
         if (i < route.count && works(i)) {
             return false;
         }
-        heard = i >= route.count && works(i) && DatagramPaths::heard_over(peer, i) ? i : heard;
+        const bool over =
+            peer.contact.datagram.heard.count() > 0 && DatagramPaths::heard_over(peer, i);
+        heard = i >= route.count && works(i) && over ? i : heard;
     }
     if (heard == route.total || !parts_->paths.watches(peer)) {
         return false;
@@ -153,7 +155,7 @@ bool ConnectionReactions::pair_anew(Peer& peer, const std::vector<std::uint8_t>&
 bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     constexpr std::uint32_t kDoublings = 6;
     const Nanoseconds now = clock_.now();
-    if (now < peer.connection.without_until) {
+    if (now < peer.connection.without.until) {
         return true;
     }
     const PeerRoute& route = peer.contact.route;
@@ -168,9 +170,9 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     if (!told && (good || !dead || !passes)) {
         return false;
     }
-    const Nanoseconds rest =
-        UnconnectedPaths::kForgiveAfter * (1 << std::min(peer.connection.without++, kDoublings));
-    peer.connection.without_until = now + rest;
+    const Nanoseconds rest = UnconnectedPaths::kForgiveAfter *
+                             (1 << std::min(peer.connection.without.times++, kDoublings));
+    peer.connection.without.until = now + rest;
     if (!told) {
         message_(
             Severity::notice,

@@ -57,8 +57,8 @@ void add_paths(PeerRoute& route, const OfRails& paths);
 
 // Chooses the pairs of the subchannels anew, as many as before: takes the pairs in this order, by
 // their numbers, and of each rail the first. Those that keep their local rail keep their place.
-// Returns the former numbers of all pairs, in their new order; empty: nothing has changed, since the
-// pairs are the same, or not as many, or several paths join two rails.
+// Returns the former numbers of all pairs, in their new order; empty: nothing has changed, since
+// the pairs are the same, or not as many, or several paths join two rails.
 std::vector<std::uint8_t> pair_anew(PeerRoute& route, std::span<const std::uint8_t> order);
 
 } // namespace adaptib

@@ -302,6 +302,13 @@ void PathRepository::report_queue_pair_failure(Peer& peer, std::size_t pair, con
     }
 }
 
+void PathRepository::report_carried(Peer& peer, std::size_t pair) {
+    if (watches(peer)) {
+        record_of(peer, pair).vain = 0;
+        report_success(peer, pair);
+    }
+}
+
 // A path that was spare may not have been probed yet.
 bool PathRepository::pair_anew(Peer& peer, std::span<const std::uint8_t> order) {
     const std::vector<std::uint8_t> numbers = adaptib::pair_anew(peer.contact.route, order);

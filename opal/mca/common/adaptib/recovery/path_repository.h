@@ -119,11 +119,13 @@ public:
     void report_failure(Peer& peer, std::size_t pair, const std::string& why, bool line = true);
     // Called when an arrival from the peer shows that the path carries both ways.
     void report_success(Peer& peer, std::size_t pair, bool line = true);
-    // A queue pair on that path has failed. `carried`: something that was posted to it has completed.
+    // A queue pair on that path has failed. `carried`: something posted to it has completed.
     void report_queue_pair_failure(Peer& peer, std::size_t pair, const std::string& why,
                                    bool carried, bool line = true);
-    // Gives the peer's subchannels other pairs of its route (peer/route.h). Returns false if nothing
-    // changes. REQUIRES: none of them has a queue pair.
+    // Called when a queue pair on that path has completed something.
+    void report_carried(Peer& peer, std::size_t pair);
+    // Gives the peer's subchannels other pairs of its route (peer/route.h). Returns false if they
+    // are the same. REQUIRES: none of them has a queue pair.
     bool pair_anew(Peer& peer, std::span<const std::uint8_t> order);
     // Changes all paths over a local rail. Restored ones have to be tried first: they are suspect,
     // and probed.

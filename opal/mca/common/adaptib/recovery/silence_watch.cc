@@ -73,7 +73,7 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         silence = {};
         silence.seen = subchannel.completions;
         if ((doubted || paths_.vain(peer, pair) > 0) && heard) {
-            paths_.report_success(peer, pair);
+            paths_.report_carried(peer, pair);
         }
         return;
     }
