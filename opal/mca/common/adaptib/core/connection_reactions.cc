@@ -170,8 +170,8 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     if (!told && (good || !dead || !passes)) {
         return false;
     }
-    const Nanoseconds rest = UnconnectedPaths::kForgiveAfter *
-                             (1 << std::min(peer.connection.without.times++, kDoublings));
+    const std::uint32_t times = peer.connection.without.times++;
+    const Nanoseconds rest = UnconnectedPaths::kForgiveAfter * (1 << std::min(times, kDoublings));
     peer.connection.without.until = now + rest;
     if (!told) {
         message_(

@@ -163,6 +163,33 @@ void Rendezvous::on_connected(Peer& peer) {
 
 void Rendezvous::on_unconnected(Peer& peer) {
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) { ask_for_fragments(transfer); });
+    withdraw_transfers(peer);
+}
+
+// Messages whose data was to go over a connection that has ended go in fragments, if they are
+// contiguous at both ends.
+void Rendezvous::withdraw_transfers(Peer& peer) {
+    const auto waits = [&peer](const Transfer& transfer) {
+        return &transfer.peer == &peer && transfer.waits() && transfer.rma.outstanding == 0;
+    };
+    std::vector<std::uint64_t> ids;
+    receives_.for_each([&](const ReceiveTransfer* transfer) {
+        if (transfer->mode == ReceiveTransfer::Mode::read && waits(*transfer)) {
+            ids.push_back(transfer->id);
+        }
+    });
+    for (const std::uint64_t id : ids) {
+        if (ReceiveTransfer* const transfer = receives_.find(id); transfer != nullptr) {
+            transfers_.withdraw(*transfer);
+            ask_for_fragments(*transfer); // may end the peer's transfers
+        }
+    }
+    sends_.for_each([&](SendTransfer* transfer) {
+        if (transfer->cleared && !transfer->pushing && waits(*transfer)) {
+            transfers_.withdraw(*transfer);
+            start_fragments(*transfer);
+        }
+    });
 }
 
 void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body) {

@@ -91,6 +91,8 @@ public:
     void fail_waiting(Peer& peer);
     // The peer's stripes under way will not complete.
     void abandon(Peer& peer);
+    // Takes a transfer back that waits: it goes another way. REQUIRES: nothing of it is under way.
+    void withdraw(Transfer& transfer);
     // Ends the put/get balance's holding of transfers: the connection is gone, or about to go.
     void stop_balancing(Peer& peer);
     // A stripe is complete. The transfer may be gone afterwards.
