@@ -140,6 +140,10 @@ TEST_F(Paths, ARailThatCarriesSomethingIsNotDownForFurtherPeers) {
 }
 
 TEST_F(Paths, QueuePairsThatCarryNothingAreCounted) {
+    paths_->report_queue_pair_failure(peer(0), 0, "an error at once", false);
+    EXPECT_EQ(paths_->vain(peer(0), 0), 0u);
+    paths_->report_success(peer(0), 0);
+    at(milliseconds{100});
     paths_->report_queue_pair_failure(peer(0), 0, "no answer", false);
     paths_->report_success(peer(0), 0);
     paths_->report_queue_pair_failure(peer(0), 0, "no answer", false);

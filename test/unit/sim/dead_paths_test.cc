@@ -126,7 +126,8 @@ TEST_P(DeadConnections, MessagesGoAsDatagrams) {
         EXPECT_EQ(ranks->peer(rank, 1 - rank)->session.state, ConnectState::idle);
     }
     ranks->world().set_connections(true);
-    ranks->wake(0, ranks->now(0) + 130s);
+    ranks->compute(0, 130s);
+    ranks->compute(1, 130s);
     rest(*ranks, 131s);
     carry(*ranks, 0, 1, 100'000);
     rest(*ranks, 1s);

@@ -525,6 +525,7 @@ TEST(SharedRing, WritesThatOutliveTheirInitiatorDoNoDamage) {
         ManualClock clock;
         options.wrap = [&](std::size_t, std::unique_ptr<Fabric> below) {
             plans.push_back(std::make_unique<fault::FaultPlan>());
+            plans.back()->seed = seed * kRanks + plans.size();
             logs.push_back(std::make_unique<fault::FaultLog>());
             return fault::with_faults(std::move(below), *plans.back(), clock, *logs.back());
         };
@@ -532,7 +533,7 @@ TEST(SharedRing, WritesThatOutliveTheirInitiatorDoNoDamage) {
         for (const auto& plan : plans) {
             fault::PlannedFault row;
             row.fault = fault::Fault::request_fails;
-            row.rate = 0.01;
+            row.rate = 0.02;
             plan->faults.push_back(row);
         }
         Random random(seed);

@@ -57,9 +57,11 @@ bool Handshake::ask(Peer& peer) {
     return true;
 }
 
+// A peer that goes without a connection waits for one only if it cannot.
 void Handshake::ask_or_wait(Peer& peer) {
-    if (!ask(peer) && !peer.connection.wanted_link.linked()) {
-        parts_.limit.wait(peer, Nanoseconds{0});
+    const bool waits = !rests(peer) || needs(peer);
+    if (!ask(peer) && waits && !peer.connection.wanted_link.linked()) {
+        parts_.limit.wait(peer, peer.connection.without.until);
     }
 }
 

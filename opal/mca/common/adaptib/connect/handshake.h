@@ -55,7 +55,7 @@ public:
 
     // Starts connecting if the peer is idle; without room, as soon as there is some.
     void request(Peer& peer) {
-        if (peer.session.state == ConnectState::idle && !rests(peer) &&
+        if (peer.session.state == ConnectState::idle &&
             (!peer.connection.wanted_link.linked() || parts_.sharing.need_not_wait(peer))) {
             ask_or_wait(peer);
         }

@@ -216,6 +216,9 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
         transfer->rma.remote_key_count = body.key_count;
         std::copy(std::begin(body.keys), std::end(body.keys), transfer->rma.remote_keys);
         start_write(*transfer);
+        if (peer.session.state == ConnectState::idle && peer.connection.without.times > 0) {
+            withdraw_transfers(peer); // no connection is coming
+        }
     } else {
         transfer->block_bytes = std::min<Bytes>(options_.block_bytes, body.block_bytes);
         transfer->blocks.resize(std::min<std::size_t>(options_.block_depth, body.block_depth));

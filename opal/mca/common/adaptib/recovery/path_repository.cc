@@ -16,6 +16,8 @@ constexpr Nanoseconds kSecond{1'000'000'000};
 constexpr Nanoseconds kSettled = 10 * kSecond; // a path that was up for so long starts over
 constexpr Nanoseconds kFirstRest{50'000'000};
 constexpr Nanoseconds kMostRest = 60 * kSecond;
+// A queue pair that carries nothing fails by timeouts, which take longer.
+constexpr Nanoseconds kTrial{100'000'000};
 
 std::string seconds_text(Nanoseconds time) {
     char text[32];
@@ -296,7 +298,9 @@ void PathRepository::report_queue_pair_failure(Peer& peer, std::size_t pair, con
                                                bool carried, bool line) {
     if (watches(peer)) {
         PathRecord& record = record_of(peer, pair);
-        record.vain = carried ? 0 : record.vain + 1;
+        const Nanoseconds lasted = options_.clock->now() - peer.connection.activity.turn_began;
+        const bool vain = !carried && lasted >= kTrial;
+        record.vain = carried ? 0 : record.vain + (vain ? 1 : 0);
         change(peer, pair, PathState::failed, why, line);
         look_at_rail(peer.contact.route.pairs[pair].local);
     }
