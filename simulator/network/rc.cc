@@ -68,6 +68,7 @@ Status RcQueuePair::post_send_impl(const SendWork& work) {
     Request& request = requests_.push();
     request.work = work;
     request.length = length;
+    request.arrives = Nanoseconds{0};
     request.known = false;
     request.carried_out = false;
     request.status = WorkStatus::success;
@@ -140,8 +141,9 @@ void RcQueuePair::fail(WorkStatus status) {
 
 // The network may keep what an initiator has sent.
 void RcQueuePair::leave_behind() {
-    for (std::size_t i = 0; is_initiator() && i < requests_.sent(); ++i) {
-        if (requests_[i].work.opcode == Opcode::write && requests_[i].length > 0) {
+    for (std::size_t i = 0; is_initiator() && i < requests_.size(); ++i) {
+        const bool left = requests_[i].arrives.count() > 0; // perhaps to be sent again
+        if (left && requests_[i].work.opcode == Opcode::write && requests_[i].length > 0) {
             world_.late_packets().outlive(path_->to, remote(), requests_[i].work,
                                           requests_[i].list());
         }

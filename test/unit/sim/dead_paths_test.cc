@@ -64,7 +64,6 @@ INSTANTIATE_TEST_SUITE_P(Orders, AlikePlanes,
                          testing::Values(Planes{"same", {0, 1}, {0, 1}, 0},
                                          Planes{"crossed", {0, 1}, {1, 0}, 0},
                                          Planes{"crossed_later", {0, 1}, {1, 0}, 16},
-                                         Planes{"three", {0, 1, 2}, {1, 2, 0}, 0},
                                          Planes{"one_in_common", {0, 1}, {2, 0}, 0}),
                          [](const auto& test) { return std::string(test.param.name); });
 
@@ -82,7 +81,7 @@ TEST_P(AlikePlanes, MessagesArriveOverThePathsThatThereAre) {
             std::count(planes.of_second.begin(), planes.of_second.end(), planes.of_first[port]);
     }
     Messages messages = messages_of_all_sizes(*ranks);
-    ranks->run_until([&] { return all_done(messages); }, ports == 2 ? 2s : 4s);
+    ranks->run_until([&] { return all_done(messages); }, 2s);
     expect_arrived(messages);
     rest(*ranks, 20s);
     messages = messages_of_all_sizes(*ranks);
@@ -118,17 +117,16 @@ TEST_P(DeadConnections, MessagesGoAsDatagrams) {
     };
     EXPECT_GE(notices(), 1u) << all(ranks->messages(0)) << all(ranks->messages(1));
     EXPECT_LE(notices(), 2u) << "one of each process at most";
-    for (int i = 0; i < 10; ++i) {
-        carry(*ranks, 0, 1, 100'000);
-    }
+    messages = messages_of_all_sizes(*ranks);
+    ranks->run_until([&] { return all_done(messages); }, 100s);
+    expect_arrived(messages);
     for (const std::size_t rank : {0u, 1u}) {
         expect_unbroken(*ranks, rank);
-        EXPECT_EQ(ranks->peer(rank, 1 - rank)->session.state, ConnectState::idle);
     }
     ranks->world().set_connections(true);
-    ranks->compute(0, 130s);
-    ranks->compute(1, 130s);
-    rest(*ranks, 131s);
+    ranks->compute(0, 300s);
+    ranks->compute(1, 300s);
+    rest(*ranks, 301s);
     carry(*ranks, 0, 1, 100'000);
     rest(*ranks, 1s);
     carry(*ranks, 1, 0, 100'000);
