@@ -118,7 +118,7 @@ TEST_F(RoutesTest, TheFasterKindOfNetworkComesFirst) {
         remote.bytes[1] = std::byte(subnet);
         remote.size = 2;
     };
-    for (const std::uint32_t ethernet : {1'000, 25'000, 50'000}) {
+    for (const std::uint32_t ethernet : {10'000, 25'000, 50'000}) {
         set(first_, address.rails[0], 'e', LinkLayer::ethernet, 127, ethernet);
         set(second_, address.rails[1], 'i', LinkLayer::infiniband, 65, 25'000);
         PeerRoute route;

@@ -507,8 +507,9 @@ TEST(SharedRing, InitiatorsThatFailLoseNothing) {
 TEST(SharedRing, WritesThatOutliveTheirInitiatorDoNoDamage) {
     const char* const wanted = std::getenv("ADAPTIB_SEEDS");
     const std::uint64_t seeds = wanted == nullptr ? 8 : std::strtoull(wanted, nullptr, 10);
+    const std::uint64_t first = wanted == nullptr ? 41 : 1; // 45 shows the damage
     std::uint64_t repairs = 0;
-    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
         SCOPED_TRACE(seed);
         constexpr std::size_t kRanks = 3;
         const std::uint32_t ports = seed % 3 == 0 ? 1 : 2;

@@ -172,6 +172,11 @@ void Rendezvous::withdraw_transfers(Peer& peer) {
     const auto waits = [&peer](const Transfer& transfer) {
         return &transfer.peer == &peer && transfer.waits() && transfer.rma.outstanding == 0;
     };
+    const auto withdraw = [this](Transfer& transfer) {
+        transfers_.stop_waiting(transfer);
+        transfer.rma.plan.clear();
+        transfer.rma.remaining.clear();
+    };
     std::vector<std::uint64_t> ids;
     receives_.for_each([&](const ReceiveTransfer* transfer) {
         if (transfer->mode == ReceiveTransfer::Mode::read && waits(*transfer)) {
@@ -180,13 +185,13 @@ void Rendezvous::withdraw_transfers(Peer& peer) {
     });
     for (const std::uint64_t id : ids) {
         if (ReceiveTransfer* const transfer = receives_.find(id); transfer != nullptr) {
-            transfers_.withdraw(*transfer);
+            withdraw(*transfer);
             ask_for_fragments(*transfer); // may end the peer's transfers
         }
     }
     sends_.for_each([&](SendTransfer* transfer) {
         if (transfer->cleared && !transfer->pushing && waits(*transfer)) {
-            transfers_.withdraw(*transfer);
+            withdraw(*transfer);
             start_fragments(*transfer);
         }
     });

@@ -104,12 +104,6 @@ void TransferEngine::stop_waiting(Transfer& transfer) {
     leave_waiting(transfer.peer);
 }
 
-void TransferEngine::withdraw(Transfer& transfer) {
-    stop_waiting(transfer);
-    transfer.rma.plan.clear();
-    transfer.rma.remaining.clear();
-}
-
 // Removes the peer from waiting_peers_ if none of its transfers waits any more.
 void TransferEngine::leave_waiting(Peer& peer) {
     if (peer.transfers.waiting->empty() && peer.transfers.link.linked()) {
