@@ -49,7 +49,7 @@ Links::Fate Links::send(const PacketHeader& packet, std::int64_t now, std::int64
     }
     std::int64_t at = now;
     for (const unsigned link : *route) {
-        if (links[link].down.load() != 0) {
+        if (links[link].down.load() != 0 || topology_.links[link].cut) {
             return Fate::lost;
         }
         at = carry(link, kHeaders + packet.payload, at);

@@ -179,10 +179,13 @@ private:
         } else if (kind == "link" && words >> name) {
             add_link(name);
             settings(words, [this](const std::string& key, const std::string& value) {
-                if (key != "rate") {
+                if (key == "rate") {
+                    topology_.links.back().rate = number(value, 1U << 20, 1);
+                } else if (key == "cut") {
+                    topology_.links.back().cut = number(value, 1, 0) != 0;
+                } else {
                     fail("no setting of a link: " + key);
                 }
-                topology_.links.back().rate = number(value, 1U << 20, 1);
             });
         } else if (kind == "route" && words >> name) {
             add_route(name, words);

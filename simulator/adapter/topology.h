@@ -78,6 +78,7 @@ struct DeviceDescription {
 struct LinkDescription {
     std::string name;
     unsigned rate = 0; // megabytes a second; 0: as fast as the processors
+    bool cut = false;  // packets onto it vanish
 };
 
 struct Topology {

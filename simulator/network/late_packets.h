@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LatePackets: packets of writes that an adapter places after the end of their write.
+// LatePackets: packets of writes that an adapter places after the end of their write, or after that
+// of their DC initiator.
 //
 // Purpose: adapters that take packets in any order (adaptive routing) may place the end of a long
 // write before its middle. A process that polls on the end then sees memory that is not written
 // yet. A packet is placed within 2 us, and before its queue pair is reset or ends, as the initiator
-// may have been told that it arrived.
+// may have been told that it arrived. A network may also keep the packets of a DC initiator that
+// has failed for as long as packets live; its target, which serves others, takes them.
 // Ownership: the World's.  Threads: one.
 // May touch: base/, simulator/network/.
 #pragma once
@@ -13,11 +15,13 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/units.h"
 #include "fabric/work.h"
 #include "simulator/network/simulator.h"
+#include "simulator/network/topology.h"
 
 namespace adaptib::sim {
 
@@ -38,15 +42,22 @@ public:
     void hold_back(SimRail& rail, std::uint32_t qp, const SendWork& work, std::uint64_t address,
                    const std::vector<std::byte>& before);
 
+    // A write is under way to that target as its DC initiator ends: draws whether it arrives all
+    // the same, and when.
+    void outlive(PortIndex to, std::uint32_t target, const SendWork& work,
+                 std::span<const Gather> list);
+
     // Places the packets of this queue pair of the rail, which is reset or ends.
     void place_all(const SimRail& rail, std::uint32_t qp);
 
 private:
     class Packet;
+    class Survivor;
     void drop_placed();
 
     World& world_;
     std::list<std::unique_ptr<Packet>> packets_; // that have not been placed yet
+    std::vector<std::unique_ptr<Survivor>> survivors_;
 };
 
 } // namespace adaptib::sim

@@ -11,7 +11,8 @@ Network::Network(Simulator& simulator, const MachineModel& machine, Topology top
                  Routes routes)
     : topology_(std::move(topology)), routes_(std::move(routes)),
       bus_out_(topology_.nodes.size(), kNoIndex), bus_in_(topology_.nodes.size(), kNoIndex),
-      port_up_(topology_.ports.size(), 1), group_(topology_.hosts.size(), 0) {
+      port_up_(topology_.ports.size(), 1), group_(topology_.hosts.size(), 0),
+      plane_(topology_.ports.size(), 0) {
     if (machine.adapter.bus_rate.value != 0) {
         for (const Host& host : topology_.hosts) {
             for (const NodeIndex adapter : host.adapters) {
@@ -74,7 +75,8 @@ void Network::look(Path& path) {
     const auto host = [this](PortIndex port) {
         return topology_.nodes[topology_.ports[port].adapter].host;
     };
-    path.up = path.up && group_[host(path.from)] == group_[host(path.to)];
+    path.up = path.up && group_[host(path.from)] == group_[host(path.to)] &&
+              plane_[path.from] == plane_[path.to];
     path.rate = BytesPerSecond{0};
     for (const LinkIndex link : path.links) {
         const BytesPerSecond rate{topology_.links[link].rate.value / slowed_[link]};
@@ -111,6 +113,11 @@ void Network::slow_port(PortIndex port, std::uint32_t factor) {
         slowed_[link] = std::max(factor, 1u);
         set_rate(link);
     }
+    ++changes_;
+}
+
+void Network::set_plane(PortIndex port, std::uint32_t plane) {
+    plane_[port] = plane;
     ++changes_;
 }
 

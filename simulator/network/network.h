@@ -61,6 +61,9 @@ public:
     void slow_port(PortIndex port, std::uint32_t factor);
     // Hosts of different groups do not reach each other. At first all hosts are in group 0.
     void set_group(std::uint32_t host, std::uint32_t group);
+    // Ports of different planes do not reach each other, though routes lead there: networks that
+    // look alike. At first all ports are in plane 0.
+    void set_plane(PortIndex port, std::uint32_t plane);
 
 private:
     void look(Path& path);
@@ -75,6 +78,7 @@ private:
     std::vector<char> port_up_;
     std::vector<std::uint32_t> slowed_; // by link: factor
     std::vector<std::uint32_t> group_;  // by host
+    std::vector<std::uint32_t> plane_;  // by port
     std::uint64_t changes_ = 0;
     std::unordered_map<std::uint64_t, std::unique_ptr<Path>> paths_; // by port and LID
 };

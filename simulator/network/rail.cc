@@ -143,6 +143,7 @@ SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex po
     info_.max_cq_depth = kMaxCqDepth;
     info_.max_reads = m.limits.max_reads;
     info_.places_in_order = info_.target_places_in_order = world.options().scrambled_writes == 0;
+    info_.packet_life = world.options().packet_life;
 }
 
 PortState SimRail::state_impl() const {

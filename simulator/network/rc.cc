@@ -11,6 +11,7 @@ RcQueuePair::RcQueuePair(SimRail& rail, const QpInit& init)
     : ServingQueuePair(rail, init), requests_(init.send_depth) {}
 
 RcQueuePair::~RcQueuePair() {
+    leave_behind();
     disconnect();
     let_requester_go();
 }
@@ -67,6 +68,7 @@ Status RcQueuePair::post_send_impl(const SendWork& work) {
     Request& request = requests_.push();
     request.work = work;
     request.length = length;
+    request.arrives = Nanoseconds{0};
     request.known = false;
     request.carried_out = false;
     request.status = WorkStatus::success;
@@ -137,7 +139,19 @@ void RcQueuePair::fail(WorkStatus status) {
     enter_error();
 }
 
+// The network may keep what an initiator has sent.
+void RcQueuePair::leave_behind() {
+    for (std::size_t i = 0; is_initiator() && i < requests_.size(); ++i) {
+        const bool left = requests_[i].arrives.count() > 0; // perhaps to be sent again
+        if (left && requests_[i].work.opcode == Opcode::write && requests_[i].length > 0) {
+            world_.late_packets().outlive(path_->to, remote(), requests_[i].work,
+                                          requests_[i].list());
+        }
+    }
+}
+
 void RcQueuePair::stop_sending() {
+    leave_behind();
     simulator_.cancel(arrives_);
     simulator_.cancel(settles_);
     retries_.cancel();

@@ -50,6 +50,7 @@ private:
     Status connect(const QpAttributes& attributes) override;
     Status post_send_impl(const SendWork& work) override;
     Status check(const SendWork& work, Bytes& length) const;
+    void leave_behind();
     void stop_sending() override;
     void flush_sends() override;
     void forget_sends() override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulator/network/serving_qp.h"
 
+#include <cstring>
 #include <vector>
 
 #include "simulator/network/world.h"
@@ -81,6 +82,16 @@ ServingQueuePair::Outcome ServingQueuePair::serve_write(Request& request, WorkSt
         process().wake();
     }
     return Outcome::done;
+}
+
+// A write that the target refuses has no effect: nobody waits for its answer.
+void ServingQueuePair::serve_late(std::uint64_t access_key, std::uint32_t remote_key,
+                                  std::uint64_t address, std::span<const std::byte> bytes) {
+    if (receives() && access_key == attributes_.access_key &&
+        rail_.regions().find(remote_key, address, bytes.size(), kRemoteWrite) != nullptr) {
+        std::memcpy(reinterpret_cast<void*>(address), bytes.data(), bytes.size());
+        process().wake();
+    }
 }
 
 ServingQueuePair::Outcome ServingQueuePair::serve_read(Request& request, std::uint32_t reads_before,

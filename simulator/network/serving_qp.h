@@ -7,7 +7,9 @@
 // May touch: base/, fabric/, simulator/network/.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "simulator/network/qp.h"
 #include "simulator/network/requests.h"
@@ -24,6 +26,10 @@ public:
     // pair takes are too many with this one. refused: `refusal` is the status for the initiator,
     // and this queue pair is in ERR.
     Outcome serve(Request& request, std::uint32_t reads_before, WorkStatus& refusal);
+
+    // A write of a DC initiator that is gone arrives.
+    void serve_late(std::uint64_t access_key, std::uint32_t remote_key, std::uint64_t address,
+                    std::span<const std::byte> bytes);
 
 private:
     Outcome serve_send(Request& request, WorkStatus& refusal);

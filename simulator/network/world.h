@@ -46,6 +46,10 @@ struct WorldOptions {
     // the end of the write. Rails say that they do not place in order if it is not 0.
     double scrambled_writes = 0;
     bool responders = true; // processes have responders (Fabric::respond)
+    // Packets live for so long, as rails say, and twice as long at most. Share of the writes under
+    // way of a DC initiator that ends, or fails, that arrive after its end, within that time.
+    Nanoseconds packet_life{5'000'000};
+    double outliving_writes = 0;
 };
 
 class World {
@@ -76,6 +80,10 @@ public:
     void set_link(LinkIndex link, bool up);
     void slow_port(PortIndex port, std::uint32_t factor) { network_->slow_port(port, factor); }
     void set_group(std::uint32_t host, std::uint32_t group);
+    void set_plane(PortIndex port, std::uint32_t plane) { network_->set_plane(port, plane); }
+    // False: the network drops the packets of connections, and datagrams pass.
+    void set_connections(bool pass) { connections_pass_ = pass; }
+    bool connections_pass() const { return connections_pass_; }
     void kill(Process& process);
 
     // Called with a line for each completion, datagram, event and fault. May be empty.
@@ -112,6 +120,7 @@ private:
     std::vector<std::uint32_t> next_engine_;
     DatagramPool datagrams_;
     LatePackets late_packets_{*this};
+    bool connections_pass_ = true;
     std::vector<std::unique_ptr<Process>> processes_;
     std::vector<SimFabric*> fabrics_;
 };

@@ -228,6 +228,9 @@ private:
         program_.settings.push_back({"channel_policy", policies[random.below(policies.size())]});
         constexpr std::array<std::uint64_t, 3> kInitiators{1, 2, 8};
         set("dc_initiators", kInitiators[random.below(kInitiators.size())]);
+        if (fails_ && random.below(2) == 0) {
+            set_world("outliving_writes", 1000);
+        }
     }
 
     // Draws where atomics are executed. If ports fail, atomics of an adapter could end with an

@@ -238,6 +238,10 @@ private:
             world.datagram_late = number(program, "datagram_late", 0) / 1000.0;
         }
         world.scrambled_writes = number(program, "scrambled_writes", 0) / 1000.0;
+        world.outliving_writes = number(program, "outliving_writes", 0) / 1000.0;
+        if (world.outliving_writes > 0) {
+            world.packet_life = std::chrono::seconds{1};
+        }
         world.responders = number(program, "responders", 1) != 0;
         const std::uint32_t hosts = number(program, "hosts", 2);
         const std::uint32_t leaves = number(program, "leaves", 0);
@@ -255,7 +259,9 @@ private:
     static bool is_of_paths(const std::string& text) {
         return text.starts_with("path ") || text.starts_with("rail ") ||
                text.find(" further path") != std::string::npos ||
-               text.find(" was made anew over ") != std::string::npos;
+               text.find(" was made anew over ") != std::string::npos ||
+               text.find(" look alike") != std::string::npos ||
+               text.find(" carry nothing ") != std::string::npos;
     }
 
     std::unique_ptr<sim::Ranks> ranks_;

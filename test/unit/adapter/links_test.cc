@@ -43,6 +43,8 @@ link second
 link both rate=100
 route a/v0:1 12 over=first,both
 route a/v0:1 13 over=second,both
+link none cut=1
+route a/v0:1 16 over=none
 )")
                                                   .path());
     const std::string path_ = testing::TempDir() + "adaptib-links-" + std::to_string(getpid());
@@ -51,9 +53,16 @@ route a/v0:1 13 over=second,both
     std::int64_t due_ = -1;
 };
 
+TEST_F(LinksTest, ALinkThatIsCutCarriesNothing) {
+    PacketHeader lost = packet(16, 100);
+    lost.target_port = 2;
+    EXPECT_EQ(links_.send(lost, 1000, due_), Links::Fate::lost);
+}
+
 TEST_F(LinksTest, WithoutARouteAPacketPassesNoLink) {
-    PacketHeader aside = packet(16, 100);
-    aside.target_port = 2;
+    PacketHeader aside = packet(4, 100);
+    aside.source_port = 2;
+    aside.target_port = 0;
     EXPECT_EQ(links_.send(aside, 1000, due_), Links::Fate::goes);
     EXPECT_EQ(due_, 0);
 }

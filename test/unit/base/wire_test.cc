@@ -51,12 +51,13 @@ static_assert(static_cast<int>(MessageType::atomic) == 23);
 static_assert(static_cast<int>(MessageType::atomic_done) == 24);
 static_assert(static_cast<int>(MessageType::cooperative_copy) == 25);
 static_assert(static_cast<int>(MessageType::allowance) == 26);
-static_assert(static_cast<int>(MessageType::probe) == 27);
-static_assert(static_cast<int>(MessageType::probe_answer) == 28);
-static_assert(static_cast<int>(MessageType::probe_thanks) == 29);
-static_assert(static_cast<int>(MessageType::life_question) == 30);
-static_assert(static_cast<int>(MessageType::life_answer) == 31);
-static_assert(static_cast<int>(MessageType::count_) == 32);
+static_assert(static_cast<int>(MessageType::slice) == 27);
+static_assert(static_cast<int>(MessageType::probe) == 28);
+static_assert(static_cast<int>(MessageType::probe_answer) == 29);
+static_assert(static_cast<int>(MessageType::probe_thanks) == 30);
+static_assert(static_cast<int>(MessageType::life_question) == 31);
+static_assert(static_cast<int>(MessageType::life_answer) == 32);
+static_assert(static_cast<int>(MessageType::count_) == 33);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -133,6 +134,12 @@ static_assert(sizeof(FragmentBody) == 16);
 static_assert(offsetof(FragmentBody, receive_id) == 0);
 static_assert(offsetof(FragmentBody, offset) == 8);
 
+static_assert(sizeof(SliceBody) == 12);
+static_assert(offsetof(SliceBody, type) == 0);
+static_assert(offsetof(SliceBody, flags) == 1);
+static_assert(offsetof(SliceBody, length) == 4);
+static_assert(offsetof(SliceBody, offset) == 8);
+
 static_assert(sizeof(ConnectNote) == 16);
 static_assert(offsetof(ConnectNote, connection) == 0);
 static_assert(offsetof(ConnectNote, answers) == 4);
@@ -141,6 +148,9 @@ static_assert(offsetof(ConnectNote, expected) == 12);
 
 static_assert(sizeof(ConnectSubchannel) == 16);
 static_assert(offsetof(ConnectSubchannel, rail) == 0);
+static_assert(offsetof(ConnectSubchannel, to) == 1);
+static_assert(offsetof(ConnectSubchannel, path) == 2);
+static_assert(offsetof(ConnectSubchannel, unordered) == 3);
 static_assert(offsetof(ConnectSubchannel, qp) == 4);
 static_assert(offsetof(ConnectSubchannel, psn) == 8);
 static_assert(offsetof(ConnectSubchannel, memory_key) == 12);
@@ -215,6 +225,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::atomic_done, 24, false, true},
     {MessageType::cooperative_copy, 64, false, true},
     {MessageType::allowance, 0, false, true},
+    {MessageType::slice, 12, true, false},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},
@@ -424,11 +435,40 @@ ConnectBody connect_body() {
     return body;
 }
 
-TEST(Wire, ConnectBodiesNameOneToSixteenPathsBetweenRailsThatCanExist) {
+TEST(Wire, OnlyARequestMayNameNoPath) {
+    for (const MessageType type :
+         {MessageType::connect_request, MessageType::connect_reply, MessageType::connect_confirm}) {
+        for (const std::uint32_t count : {0u, 1u}) {
+            ConnectBody body = connect_body();
+            body.subchannel_count = count;
+            const auto length = static_cast<std::uint32_t>(connect_bytes(count));
+            EXPECT_EQ(check_message(header_of(type, length),
+                                    reinterpret_cast<const std::byte*>(&body), length),
+                      count > 0 || type == MessageType::connect_request);
+        }
+    }
+}
+
+TEST(Wire, SlicesLieWithinTheirMessage) {
+    const SliceBody good{MessageType::eager, 0, 0, 5000, 4000};
+    EXPECT_TRUE(check_body(good, 1000));
+    EXPECT_TRUE(check_body(good, 1));
+    EXPECT_FALSE(check_body(good, 0));
+    EXPECT_FALSE(check_body(good, 1001));
+    SliceBody bad = good;
+    bad.offset = 5001;
+    EXPECT_FALSE(check_body(bad, 1));
+    bad = good;
+    bad.type = MessageType::slice;
+    EXPECT_FALSE(check_body(bad, 1));
+    bad = good;
+    bad.length = kMaxRingBytes + 1;
+    EXPECT_FALSE(check_body(bad, 1));
+}
+
+TEST(Wire, ConnectBodiesNameUpToSixteenPathsBetweenRailsThatCanExist) {
     ConnectBody body = connect_body();
     EXPECT_TRUE(check_body(body));
-    body.subchannel_count = 0;
-    EXPECT_FALSE(check_body(body));
     body.subchannel_count = kMaxSubchannels;
     EXPECT_TRUE(check_body(body));
     body.subchannel_count = kMaxSubchannels + 1;
@@ -441,6 +481,8 @@ TEST(Wire, ConnectBodiesNameOneToSixteenPathsBetweenRailsThatCanExist) {
         last.path = kMaxSubchannels - 1;
         ConnectSubchannel no_rail = last;
         no_rail.rail = kMaxRails;
+        ConnectSubchannel to_no_rail = last;
+        to_no_rail.to = kMaxRails;
         ConnectSubchannel no_path = last;
         no_path.path = kMaxSubchannels;
         body = connect_body();
@@ -449,7 +491,7 @@ TEST(Wire, ConnectBodiesNameOneToSixteenPathsBetweenRailsThatCanExist) {
         EXPECT_TRUE(check_body(body)) << i;
         ConnectSubchannel no_order = last;
         no_order.unordered = 2;
-        for (const ConnectSubchannel& bad : {no_rail, no_path, no_order}) {
+        for (const ConnectSubchannel& bad : {no_rail, to_no_rail, no_path, no_order}) {
             body.subchannel_count = i + 1;
             body.subchannels[i] = bad;
             EXPECT_FALSE(check_body(body)) << i;

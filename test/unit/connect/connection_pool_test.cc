@@ -30,7 +30,7 @@ protected:
         pool.keep(peer, std::move(queue_pairs));
     }
     static std::size_t kept(const Peer& peer) {
-        return peer.connection.pool_link.linked() ? peer.connection.pooled.size() : 0;
+        return peer.connection.kept.link.linked() ? peer.connection.kept.queue_pairs.size() : 0;
     }
 };
 
@@ -43,7 +43,7 @@ TEST_F(Pool, ReturnsTheQueuePairOfEachPath) {
     EXPECT_EQ(world_.counters.connections_kept, 1u);
     pool.leave(*peer);
     EXPECT_EQ(world_.counters.connections_kept, 0u);
-    EXPECT_TRUE(peer->connection.reuses);
+    EXPECT_TRUE(peer->connection.kept.reused);
     EXPECT_NE(peer->in.ring_memory, nullptr);
     peer->lanes.subchannels.resize(3);
     EXPECT_EQ(ConnectionPool::take(*peer, peer->lanes.subchannels[2]), nullptr);

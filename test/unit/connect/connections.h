@@ -48,6 +48,7 @@ public:
     std::size_t rings_withdrawn = 0;
     std::vector<std::size_t> lost_paths;
     std::string last_loss;                            // why the last one was lost
+    bool without = false;                             // each peer goes without a connection
     bool usable = true;                               // each path ...
     std::size_t except = ~std::size_t{0};             // ... but this one
     std::function<void(Peer&, ConnectEventSet)> then; // goes on with what has waited for them
@@ -71,6 +72,9 @@ private:
     void on_ring_final(Peer& peer) override { note(peer, "ring final"); }
     void on_ring_withdrawn(Peer&) override { ++rings_withdrawn; }
     bool is_usable(const Peer&, std::size_t path) override { return usable && path != except; }
+    bool choose_pairs(Peer&) override { return false; }
+    bool take_pairs(Peer&, const ConnectBody&) override { return false; }
+    bool goes_without(Peer&, bool) override { return without; }
     void on_path_unconnected(Peer&, std::size_t path, const std::string& why) override {
         lost_paths.push_back(path);
         last_loss = why;

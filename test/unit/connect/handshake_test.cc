@@ -142,7 +142,7 @@ protected:
         made.connection = connection;
         made.answers = answers;
         made.subchannel_count = 2;
-        for (std::uint16_t rail = 0; rail < 2; ++rail) {
+        for (std::uint8_t rail = 0; rail < 2; ++rail) {
             made.subchannels[rail].rail = rail;
             made.subchannels[rail].qp = 100u + rail;
         }

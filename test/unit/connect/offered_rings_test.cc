@@ -141,7 +141,7 @@ TEST_F(Offers, ThePooledMemoryOfOthersMakesRoom) {
     ASSERT_TRUE(rings_.offer(*one).ok());
     EXPECT_TRUE(one->in.ring.has_value());
     EXPECT_EQ(other->in.ring_memory, nullptr);
-    EXPECT_FALSE(other->connection.pool_link.linked());
+    EXPECT_FALSE(other->connection.kept.link.linked());
     EXPECT_EQ(world_.counters.buffers, 1u);
     EXPECT_TRUE(events_.notices.empty());
 }

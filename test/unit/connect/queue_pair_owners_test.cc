@@ -96,7 +96,7 @@ TEST_F(Owners, AreForgottenWithTheQueuePair) {
     queue_pairs_.drop_all(*one);
     EXPECT_EQ(owners().size(), 0u);
     // A kept queue pair may be used again, with its number.
-    one->connection.pooled.push_back(std::move(kept));
+    one->connection.kept.queue_pairs.push_back(std::move(kept));
     ASSERT_TRUE(queue_pairs_.make_all(*one).ok());
     EXPECT_EQ(owners().find(0, number), Peers{one.get()});
     EXPECT_EQ(owners().size(), 2u);

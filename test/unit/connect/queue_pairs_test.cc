@@ -139,7 +139,7 @@ TEST_F(Pairs, ThePooledOnesOfOthersMakeRoom) {
     second_.queue_pairs = 0;
     ASSERT_TRUE(pairs_.make_all(*peer_).ok());
     EXPECT_EQ(live(*peer_), (std::vector<std::uint32_t>{0, 1}));
-    EXPECT_FALSE(other->connection.pool_link.linked());
+    EXPECT_FALSE(other->connection.kept.link.linked());
     EXPECT_EQ(world_.counters.connections_kept, 0u);
 }
 
@@ -155,7 +155,7 @@ TEST_F(Pairs, ConnectsToTheOneOfTheOtherSide) {
     ASSERT_TRUE(pairs_.make_all(*peer_).ok());
     peer_->connection.number = 3;
     Subchannel& subchannel = peer_->lanes.subchannels[0];
-    ASSERT_TRUE(pairs_.connect(*peer_, subchannel, {1, 0, 0, 77, 1234, 5}).ok());
+    ASSERT_TRUE(pairs_.connect(*peer_, subchannel, {1, 0, 0, 0, 77, 1234, 5}).ok());
     EXPECT_EQ(subchannel.remote_rail, 1u);
     EXPECT_EQ(subchannel.remote_memory_key, 5u);
     const ConnectablePair& qp = made(*peer_, 0);
@@ -168,7 +168,7 @@ TEST_F(Pairs, ConnectsToTheOneOfTheOtherSide) {
     EXPECT_EQ(qp.attributes.retry_count, 5);
 
     made(*peer_, 1).answer = Status::error(Reason::bad_argument);
-    EXPECT_EQ(pairs_.connect(*peer_, peer_->lanes.subchannels[1], {0, 0, 0, 78, 1, 5}),
+    EXPECT_EQ(pairs_.connect(*peer_, peer_->lanes.subchannels[1], {0, 0, 0, 0, 78, 1, 5}),
               Status::error(Reason::bad_argument));
 }
 
@@ -183,7 +183,7 @@ TEST_F(Pairs, HaveNoMoreReadsUnderWayThanTheOtherSideTakes) {
         peer_->contact.address.rails[1].max_reads = static_cast<std::uint8_t>(there);
         ASSERT_TRUE(pairs_.make_all(*peer_).ok());
         ASSERT_TRUE(
-            pairs_.connect(*peer_, peer_->lanes.subchannels[0], {1, 0, 0, 77, 1234, 5}).ok());
+            pairs_.connect(*peer_, peer_->lanes.subchannels[0], {1, 0, 0, 0, 77, 1234, 5}).ok());
         EXPECT_EQ(made(*peer_, 0).attributes.max_reads, wanted) << here << " and " << there;
         EXPECT_EQ(made(*peer_, 0).attributes.max_target_reads, here);
         pairs_.drop_all(*peer_);
@@ -218,7 +218,7 @@ TEST_F(Pairs, ThroughRdmaCmTheConnectBeginsWithTheTokenAndIsRepeatedMoreSlowly) 
     Nanoseconds until = 1s;
     for (std::uint32_t failures = 0; failures < 7; ++failures) {
         subchannel.cm_connect.failures = failures;
-        ASSERT_TRUE(pairs.connect(*peer_, subchannel, {1, 0, 0, 77, 1234, 5}).ok());
+        ASSERT_TRUE(pairs.connect(*peer_, subchannel, {1, 0, 0, 0, 77, 1234, 5}).ok());
         EXPECT_EQ(subchannel.cm_connect.again_at, world_.clock.now() + until) << failures;
         until = std::min<Nanoseconds>(2 * until, 16s);
     }
@@ -286,7 +286,7 @@ TEST_F(SharedPairs, TakeTheirPlaceAndAreAimedAtThePeer) {
     EXPECT_EQ(world_.counters.initiators, 2u);
     peer_->connection.access_key = 55;
     Subchannel& subchannel = peer_->lanes.subchannels[0];
-    ASSERT_TRUE(shared_pairs_.connect(*peer_, subchannel, {1, 0, 0, 77, 1234, 5}).ok());
+    ASSERT_TRUE(shared_pairs_.connect(*peer_, subchannel, {1, 0, 0, 0, 77, 1234, 5}).ok());
     ASSERT_TRUE(subchannel.qp->post_send(empty_write(0, 0x1000, 5)).ok());
     const auto other = idle_peer(2);
     other->connection.shared = true;

@@ -108,7 +108,7 @@ TEST_F(Remote, WithoutMemoryToPostFromDatagramsServe) {
     rings_.open(*peer_);
     EXPECT_EQ(peer_->out.ring, nullptr);
     EXPECT_EQ(peer_->connection.remote_ring.units, 0u); // as if none were offered
-    EXPECT_FALSE(other->connection.pool_link.linked()); // that might have made room
+    EXPECT_FALSE(other->connection.kept.link.linked()); // that might have made room
 }
 
 TEST_F(Remote, MemoryThatCanBeStoredIntoIsMapped) {

@@ -127,7 +127,7 @@ TEST_F(Draining, PacketsOfAFailedInitiatorMayBeLate) {
     initiators_[0]->fail();
     EXPECT_TRUE(draining_.drained(*peer_)); // nothing more leaves this side
     EXPECT_FALSE(draining_.may_fence(*peer_));
-    world_.clock.advance(SharedDraining::kPacketsGone - 1ns);
+    world_.clock.advance(draining_.packets_gone(*peer_) - 1ns);
     EXPECT_FALSE(draining_.may_fence(*peer_)); // the time does not begin anew
     world_.clock.advance(1ns);
     EXPECT_TRUE(draining_.may_fence(*peer_));

@@ -118,7 +118,7 @@ TEST_F(RoutesTest, TheFasterKindOfNetworkComesFirst) {
         remote.bytes[1] = std::byte(subnet);
         remote.size = 2;
     };
-    for (const std::uint32_t ethernet : {1'000, 25'000, 50'000}) {
+    for (const std::uint32_t ethernet : {10'000, 25'000, 50'000}) {
         set(first_, address.rails[0], 'e', LinkLayer::ethernet, 127, ethernet);
         set(second_, address.rails[1], 'i', LinkLayer::infiniband, 65, 25'000);
         PeerRoute route;
@@ -179,6 +179,86 @@ TEST_F(RoutesTest, AProcessReachesItselfOverEachRailOfTheFabric) {
     ASSERT_EQ(route.total, 2);
     EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 1, 0}));
     EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{2, 2, 0}));
+}
+
+// InfiniBand of 25 GB/s and Ethernet: of a quarter of that, and of less.
+TEST(SlowEthernet, IsLeftOutWhereThereIsAFasterNetwork) {
+    for (const std::uint32_t rate : {6'249u, 6'250u}) {
+        for (const bool uses_all : {false, true}) {
+            NetworkRail fast("mlx5_0:1", 'n');
+            NetworkRail slow("mlx5_1:1", 'n');
+            fast.info_of().link_layer = LinkLayer::infiniband;
+            slow.info_of().link_layer = LinkLayer::ethernet;
+            fast.info_of().rate = {25'000'000'000};
+            slow.info_of().rate = {rate * std::uint64_t{1'000'000}};
+            fast.match = 64;
+            fast.subnet = 'i';
+            slow.match = 128;
+            slow.subnet = 'e';
+            const std::vector<Rail*> rails{&fast, &slow};
+            const Routes routes({.self = 5, .host = "here", .left_out = "", .uses_all = uses_all},
+                                rails, {{0, 2}});
+            ProcessAddress address;
+            address.name = 9;
+            for (const auto& [subnet, their_rate] : {std::pair{'i', 25'000u}, {'e', rate}}) {
+                AddressRail& rail = address.rails.emplace_back();
+                rail.size = 2;
+                rail.bytes[0] = std::byte('n');
+                rail.bytes[1] = std::byte(subnet);
+                rail.paths = 1;
+                rail.rate = their_rate;
+            }
+            PeerRoute route;
+            ASSERT_TRUE(routes.choose(address, route));
+            EXPECT_EQ(route.count, uses_all || rate == 6'250 ? 2 : 1);
+            EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{0, 0, 0}));
+            address.rails.erase(address.rails.begin()); // a process with Ethernet alone
+            ASSERT_TRUE(routes.choose(address, route));
+            EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 0, 0}));
+        }
+    }
+}
+
+// Two rails on either side, of which each matches each: the first pairs, then the spare ones.
+PeerRoute crossed_route() {
+    PeerRoute route;
+    route.local = route.remote = {1, 2};
+    pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 1; });
+    return route;
+}
+
+TEST(PairAnew, TakesOtherPairsInTheirOrder) {
+    PeerRoute route = crossed_route();
+    ASSERT_EQ(route.total, 4);
+    ASSERT_EQ(route.pairs[2], (PeerRoute::Pair{1, 2, 0}));
+    EXPECT_EQ(pair_anew(route, std::vector<std::uint8_t>{3, 0, 1, 2}),
+              (std::vector<std::uint8_t>{2, 3, 0, 1}))
+        << "the local rails keep their places";
+    EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 2, 0}));
+    EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{2, 1, 0}));
+    EXPECT_EQ(route.pairs[2], (PeerRoute::Pair{1, 1, 0}));
+    EXPECT_EQ(route.pairs[3], (PeerRoute::Pair{2, 2, 0}));
+    EXPECT_EQ(route.count, 2);
+}
+
+TEST(PairAnew, ChangesNothingForTheSamePairsOrFewer) {
+    PeerRoute route = crossed_route();
+    EXPECT_TRUE(pair_anew(route, std::vector<std::uint8_t>{1, 0, 2, 3}).empty());
+    EXPECT_TRUE(pair_anew(route, std::vector<std::uint8_t>{2}).empty());
+    EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 1, 0}));
+    add_paths(route, [](std::uint32_t, std::uint32_t) { return 2; });
+    EXPECT_TRUE(pair_anew(route, std::vector<std::uint8_t>{4, 5, 0, 1, 2, 3}).empty());
+}
+
+TEST(PairAnew, AnotherRailTakesThePlaceOfOneThatIsLeftOut) {
+    PeerRoute route;
+    route.local = {0, 2};
+    route.remote = {0, 1};
+    pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 1; });
+    ASSERT_EQ(route.pairs[0], (PeerRoute::Pair{0, 0, 0}));
+    EXPECT_EQ(pair_anew(route, std::vector<std::uint8_t>{1}), (std::vector<std::uint8_t>{1, 0}));
+    EXPECT_EQ(route.pairs[0], (PeerRoute::Pair{1, 0, 0}));
+    EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{0, 0, 0}));
 }
 
 } // namespace

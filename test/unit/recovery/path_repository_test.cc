@@ -96,6 +96,81 @@ TEST_F(Paths, AFailureAndARecoveryAreReportedOnceAndKept) {
                                 "failed 1 time, came back 1 time; last: no answer\n");
 }
 
+TEST_F(Paths, ARailOverWhichNobodyAnswersIsDownForFurtherPeers) {
+    const auto meet = [&](std::uint64_t name) -> Peer& {
+        paths_->add(*peers_.emplace_back(world_.peer(name)));
+        return *peers_.back();
+    };
+    const std::size_t pair = 1;
+    const std::uint32_t rail = peer(0).contact.route.pairs[pair].local;
+    for (std::uint64_t name = 13; name <= 14; ++name) {
+        meet(name);
+    }
+    for (std::size_t i = 0; i + 1 < PathRepository::kSilentPeers; ++i) {
+        paths_->report_failure(peer(i), pair, "no answer");
+    }
+    EXPECT_TRUE(paths_->usable(meet(15), pair));
+    paths_->report_queue_pair_failure(peer(3), pair, "no answer", false);
+    EXPECT_NE(lines_.back().find("leads nowhere: 4 processes"), std::string::npos) << lines_.back();
+    Peer& next = meet(16);
+    for (std::size_t i = 0; i < next.contact.route.total; ++i) {
+        EXPECT_EQ(paths_->usable(next, i), next.contact.route.pairs[i].local != rail);
+    }
+    EXPECT_FALSE(paths_->rail_down(rail)) << "it is asked";
+    paths_->report_success(next, pair);
+    EXPECT_TRUE(paths_->usable(meet(17), pair));
+    for (std::size_t i = 0; i < PathRepository::kSilentPeers; ++i) {
+        paths_->report_failure(peer(i), pair, "no answer");
+    }
+    EXPECT_TRUE(paths_->usable(meet(18), pair)) << "it has carried something once";
+}
+
+TEST_F(Paths, ARailThatCarriesSomethingIsNotDownForFurtherPeers) {
+    for (std::uint64_t name = 13; name <= 17; ++name) {
+        paths_->add(*peers_.emplace_back(world_.peer(name)));
+    }
+    const std::size_t pair = 1;
+    peer(6).lanes.subchannels.resize(2);
+    peer(6).lanes.subchannels[pair].completions = 1;
+    for (std::size_t i = 0; i < 6; ++i) {
+        paths_->report_failure(peer(i), pair, "no answer");
+    }
+    paths_->add(*peers_.emplace_back(world_.peer(18)));
+    EXPECT_TRUE(paths_->usable(*peers_.back(), pair));
+}
+
+TEST_F(Paths, QueuePairsThatCarryNothingAreCounted) {
+    paths_->report_queue_pair_failure(peer(0), 0, "an error at once", false);
+    EXPECT_EQ(paths_->vain(peer(0), 0), 0u);
+    paths_->report_success(peer(0), 0);
+    at(milliseconds{100});
+    paths_->report_queue_pair_failure(peer(0), 0, "no answer", false);
+    paths_->report_success(peer(0), 0);
+    paths_->report_queue_pair_failure(peer(0), 0, "no answer", false);
+    EXPECT_EQ(paths_->vain(peer(0), 0), 2u);
+    EXPECT_EQ(paths_->vain(peer(0), 1), 0u);
+    paths_->report_success(peer(0), 0);
+    paths_->report_queue_pair_failure(peer(0), 0, "no answer", true);
+    EXPECT_EQ(paths_->vain(peer(0), 0), 0u);
+    paths_->report_queue_pair_failure(peer(0), 0, "no answer", false);
+    paths_->report_carried(peer(0), 0);
+    EXPECT_EQ(paths_->vain(peer(0), 0), 0u);
+    EXPECT_TRUE(paths_->usable(peer(0), 0));
+}
+
+TEST_F(Paths, RecordsFollowTheirPairs) {
+    paths_->report_failure(peer(0), 0, "no answer");
+    paths_->report_failure(peer(0), 1, "no answer");
+    ASSERT_TRUE(paths_->pair_anew(peer(0), std::vector<std::uint8_t>{2, 3, 0, 1}));
+    EXPECT_EQ(paths_->usable_count(peer(0)), 2u);
+    EXPECT_TRUE(paths_->usable(peer(0), 0));
+    EXPECT_TRUE(paths_->usable(peer(0), 1));
+    EXPECT_EQ(peer(0).contact.route.pairs[peer(0).contact.datagram.pair],
+              (PeerRoute::Pair{0, 0, 0}))
+        << "datagrams take the path that they took";
+    EXPECT_FALSE(paths_->pair_anew(peer(0), std::vector<std::uint8_t>{0, 1, 2, 3}));
+}
+
 TEST_F(Paths, ASuspectPathIsUsableAndNobodyReadsOfIt) {
     at(milliseconds{1});
     paths_->report_suspect(peer(0), 1, "nobody answers");

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -499,6 +500,48 @@ TEST(SharedRing, InitiatorsThatFailLoseNothing) {
     }
     EXPECT_GT(repairs, 20u);
     EXPECT_GT(replaced, 5u);
+}
+
+// Packets live for up to 2 s, and the targets of initiators that have failed still take them.
+// ADAPTIB_SEEDS: the number of programs.
+TEST(SharedRing, WritesThatOutliveTheirInitiatorDoNoDamage) {
+    const char* const wanted = std::getenv("ADAPTIB_SEEDS");
+    const std::uint64_t seeds = wanted == nullptr ? 8 : std::strtoull(wanted, nullptr, 10);
+    const std::uint64_t first = wanted == nullptr ? 41 : 1; // 45 shows the damage
+    std::uint64_t repairs = 0;
+    for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+        SCOPED_TRACE(seed);
+        constexpr std::size_t kRanks = 3;
+        const std::uint32_t ports = seed % 3 == 0 ? 1 : 2;
+        RanksOptions options = world_of(kRanks, kSharedRing, ports);
+        options.seed = options.world.seed = seed;
+        options.world.packet_life = 1s;
+        options.world.outliving_writes = 1;
+        options.parameters.dc_initiators = seed % 2 == 0 ? 1 : 2;
+        options.world.machine.offers.reliable_ud = false;
+        if (seed % 3 != 0) {
+            options.parameters.rendezvous = kPut;
+        }
+        Random random(seed * 77);
+        const auto ranks = make(std::move(options));
+        Messages messages = storm(*ranks, random, ports, kSizes);
+        expect_arrived(messages);
+        for (std::size_t i = 0; i < 100; ++i) { // into the same rings
+            messages.push_back(std::make_unique<Message>(i % 3, (i + 1) % 3, 4000, i));
+            messages.back()->start(*ranks);
+            rest(*ranks, 20ms);
+        }
+        ranks->run_until([&] { return all_done(messages); }, 10s);
+        expect_arrived(messages); // nothing has come into their memory since, either
+        for (std::size_t rank = 0; rank < kRanks; ++rank) {
+            expect_unbroken(*ranks, rank);
+            repairs += ranks->counters(rank).repairs;
+        }
+        if (HasFatalFailure()) {
+            return;
+        }
+    }
+    EXPECT_GT(repairs, 2 * seeds);
 }
 
 TEST(SharedRing, PortsThatFailAllTheTimeLoseNothing) {

@@ -51,6 +51,16 @@ TEST_F(Choice, AllPortsOfAllDevicesByName) {
     EXPECT_EQ(lib_.living("context"), 3) << "one for both ports";
 }
 
+TEST_F(Choice, PacketsLiveAsLongAsTheSubnetManagerSaysWithinBounds) {
+    for (const auto& [timeout, life] : {std::pair{0, 18}, {17, 18}, {19, 19}, {31, 21}}) {
+        lib_.devices = {ib_device("mlx5_0", 1, 0)};
+        lib_.devices[0].ports[0].attributes.subnet_timeout = static_cast<std::uint8_t>(timeout);
+        ASSERT_EQ(open(), kOk) << error_;
+        EXPECT_EQ(rail().info().packet_life, Nanoseconds{std::int64_t{4096} << life}) << timeout;
+        fabric_.reset();
+    }
+}
+
 TEST_F(Choice, IncludeChoosesAndOrders) {
     three_devices();
     options_.if_include = " rxe0 , mlx5_2:2,";

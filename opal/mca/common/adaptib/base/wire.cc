@@ -16,6 +16,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::block_done: return sizeof(BlockDoneBody);
     case MessageType::written: return sizeof(WrittenBody);
     case MessageType::fragment: return sizeof(FragmentBody);
+    case MessageType::slice: return sizeof(SliceBody);
     case MessageType::operate: return sizeof(OperateBody);
     case MessageType::atomic: return sizeof(AtomicBody);
     case MessageType::atomic_done: return sizeof(AtomicDoneBody);
@@ -66,7 +67,8 @@ bool check_header(const MessageHeader& header, Bytes available) {
     const bool has_payload =
         header.type == MessageType::eager || header.type == MessageType::eager_sync ||
         header.type == MessageType::active || header.type == MessageType::active_part ||
-        header.type == MessageType::fragment || header.type == MessageType::operate;
+        header.type == MessageType::fragment || header.type == MessageType::slice ||
+        header.type == MessageType::operate;
     return has_payload ? header.length >= body : header.length == body;
 }
 
@@ -92,12 +94,13 @@ bool check_body(const BlockBody& body) {
 }
 
 bool check_body(const ConnectBody& body) {
-    if (body.subchannel_count == 0 || body.subchannel_count > kMaxSubchannels) {
+    if (body.subchannel_count > kMaxSubchannels) {
         return false;
     }
     for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
         const ConnectSubchannel& each = body.subchannels[i];
-        if (each.rail >= kMaxRails || each.path >= kMaxSubchannels || each.unordered > 1) {
+        if (each.rail >= kMaxRails || each.to >= kMaxRails || each.path >= kMaxSubchannels ||
+            each.unordered > 1) {
             return false;
         }
     }
@@ -105,6 +108,11 @@ bool check_body(const ConnectBody& body) {
     return (body.ring_bytes == 0 || ring) && body.ring_bytes % kCacheLine == 0 &&
            body.ring_address % kCacheLine == 0 && body.credit_address % kCacheLine == 0 &&
            body.measure_address % kCacheLine == 0;
+}
+
+bool check_body(const SliceBody& body, Bytes payload) {
+    return is_sequenced(body.type) && payload > 0 && body.length <= kMaxRingBytes &&
+           body.offset <= body.length && payload <= body.length - body.offset;
 }
 
 bool check_body(const ProbeBody& body) {
@@ -126,11 +134,14 @@ bool check_message(const MessageHeader& header, const std::byte* body, Bytes ava
     }
     case MessageType::clear_to_send: return check_body(read_body<ClearBody>(body));
     case MessageType::block: return check_body(read_body<BlockBody>(body));
+    case MessageType::slice:
+        return check_body(read_body<SliceBody>(body), header.length - sizeof(SliceBody));
     case MessageType::connect_request:
     case MessageType::connect_reply:
     case MessageType::connect_confirm: {
         const ConnectBody read = read_connect(header, body);
-        return check_body(read) && header.length == connect_bytes(read.subchannel_count);
+        const bool any = read.subchannel_count > 0 || header.type == MessageType::connect_request;
+        return any && check_body(read) && header.length == connect_bytes(read.subchannel_count);
     }
     case MessageType::probe:
     case MessageType::probe_answer:

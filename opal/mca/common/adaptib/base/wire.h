@@ -7,8 +7,8 @@
 //                      | first word 8 | payload |    compact record (channel/ring_layout.h)
 //     datagram         | DatagramHeader 40 | header 24 | body+payload, `length` bytes |
 //
-// Byte order is the host's; the address's magic checks that. Nothing that arrives is used before
-// check_header / check_body have accepted it; what they refuse is counted and dropped.
+// Byte order is the host's; the address's magic checks that both ends agree. What check_header and
+// check_body do not accept is counted and dropped.
 // May touch: base/ only.
 #pragma once
 
@@ -64,6 +64,7 @@ enum class MessageType : std::uint8_t {
     atomic_done,      // AtomicDoneBody
     cooperative_copy, // CooperativeCopyBody: the receiver takes part in the copy (cooperative copy)
     allowance,        // no body; flags: Allowance, which messages to be matched the sender takes
+    slice,            // SliceBody, payload: a part of a message that is too long for a datagram
     probe,            // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,     // ProbeBody; likewise, back over the same path: the probe's direction works
     probe_thanks,     // ProbeBody; likewise: the answer's direction works, too
@@ -75,7 +76,7 @@ enum class MessageType : std::uint8_t {
 constexpr bool is_sequenced(MessageType type) {
     return (type < MessageType::connect_request || type > MessageType::connect_confirm) &&
            (type < MessageType::connect_refuse || type > MessageType::connect_yield) &&
-           type < MessageType::probe;
+           type < MessageType::slice;
 }
 
 // True for types that go only as datagrams, each over the path that it names.
@@ -91,8 +92,7 @@ struct alignas(8) MessageHeader {
     std::uint8_t flags = 0;
     std::uint16_t magic = kHeaderMagic;
     std::uint32_t length = 0; // bytes of body and payload that follow
-    // Number of this message among those of its sender to its receiver (PSN of the dissertation,
-    // 4.2.2).
+    // Number of this message among its sender's to its receiver (PSN of the dissertation, 4.2.2).
     std::uint32_t sequence = 0;
     std::uint32_t context = 0; // with source and tag the envelope, of eager* and rendezvous
     std::int32_t source = 0;
@@ -202,6 +202,15 @@ struct FragmentBody {
     std::uint64_t offset; // in the packed stream
 };
 
+// A part of a message that is too long for a datagram; sequence and envelope are the message's.
+struct SliceBody {
+    MessageType type; // of the message
+    std::uint8_t flags;
+    std::uint16_t pad;
+    std::uint32_t length;
+    std::uint32_t offset; // of this part in the message's body and payload
+};
+
 // A target-assisted put, get or atomic. The target does nothing if the initiator has withdrawn the
 // offer in its answer slot (channel/ring_memory.h). The target checks key, range and rights as an
 // adapter would.
@@ -253,19 +262,16 @@ struct AtomicDoneBody {
     std::uint32_t pad;
 };
 
-// Flag of connect_request: there is traffic for it. Unset: one of the connections made at job
-// start.
-constexpr std::uint8_t kConnectNeeded = 1;
-// Flag of connect_request: a large message or a one-sided operation waits for it.
-constexpr std::uint8_t kConnectAwaited = 2;
-// Flag of connect_request: a put or get waits for it, and cannot go another way.
-constexpr std::uint8_t kConnectRequired = 4;
-
+// Flags of connect_request. Without the first it is one of the connections made at job start.
+constexpr std::uint8_t kConnectNeeded = 1;   // there is traffic for it
+constexpr std::uint8_t kConnectAwaited = 2;  // a large message or a one-sided operation waits
+constexpr std::uint8_t kConnectRequired = 4; // a put or get waits, and cannot go another way
 constexpr Bytes kMeasureBytes = 4 * kKiB;
 
 struct ConnectSubchannel {
-    std::uint16_t rail; // the sender's rail
-    std::uint8_t path;  // index of the path between the two rails
+    std::uint8_t rail; // the sender's rail
+    std::uint8_t to;   // the receiver's rail
+    std::uint8_t path; // index of the path between the two rails
     // 1: the sender's device may place the packets of a write in any order. A write into the ring
     // that is longer than one packet of the path may then be seen before it is complete.
     std::uint8_t unordered;
@@ -278,20 +284,17 @@ struct ConnectSubchannel {
 struct ConnectBody {
     std::uint32_t connection;       // sequence number of the sender's attempt
     std::uint32_t answers;          // reply, confirm: the attempt of the other side
-    std::uint32_t subchannel_count; // 1..kMaxSubchannels
+    std::uint32_t subchannel_count; // 0, in a request: the sender goes on without a connection
     std::uint32_t ring_bytes;       // 0: no ring is offered
     // Request: the sender's attempt whose connection it has fenced and now replaces; 0: none.
     std::uint32_t replaces;
     std::uint32_t expected;     // sequence number of the next message that the sender expects
     std::uint64_t ring_address; // where the other side writes its messages
-    // Address where the other side writes how much of our messages it has consumed: its count, in
-    // units.
+    // Where the other side writes how much of our messages it has consumed: its count, in units.
     std::uint64_t credit_address;
-    // Key of the sender's DC targets, if the connection uses shared (dynamically connected) queue
-    // pairs; 0: it has queue pairs of its own.
+    // Key of the sender's DC targets; 0: the connection has queue pairs of its own.
     std::uint64_t access_key;
-    // Address of kMeasureBytes that the other side may write over at any time with the ring's key
-    // (connect/path_measurement.h); 0: none.
+    // kMeasureBytes that the other side may write over at any time with the ring's key; 0: none.
     std::uint64_t measure_address;
     ConnectSubchannel subchannels[kMaxSubchannels]; // only the first of them cross the wire
 };
@@ -340,10 +343,9 @@ constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
 // -------------------------------------------------------------------------------------------------
 // Checked reading
 
-// True for a header that can be acted on: its magic is right, its type known (and not skip, which
-// only the ring itself handles), its envelope, if it has one, without wildcards, and its length
-// within the `available` bytes after the header. The length is at least that of the type's body,
-// and exactly that for types without payload.
+// True for a header that can be acted on: its magic is right, its type known (not skip, which only
+// the ring handles), its envelope without wildcards, and its length within the `available` bytes
+// after it: at least that of the type's body, and exactly that for types without payload.
 bool check_header(const MessageHeader& header, Bytes available);
 
 // True if source and tag are those of a message, without wildcards.
@@ -354,8 +356,7 @@ constexpr bool is_envelope(const MessageHeader& header) {
     return is_envelope(header.source, header.tag);
 }
 
-// Bytes of the fixed body of a type; of a rendezvous without its keys, of a connect_request, _reply
-// or _confirm without its subchannels.
+// Bytes of a type's fixed body: without a rendezvous's keys, or a connection's subchannels.
 Bytes body_bytes(MessageType type);
 
 // Copies a body out. REQUIRES: check_header accepted the header that announced it.
@@ -385,11 +386,11 @@ bool check_body(const RendezvousBody& body);
 bool check_body(const ClearBody& body);
 bool check_body(const BlockBody& body);
 bool check_body(const ConnectBody& body);
+bool check_body(const SliceBody& body, Bytes payload);
 bool check_body(const ProbeBody& body);
 bool check_body(const LifeBody& body);
 
-// Checks a whole message, header and body, as it lies in a ring or a datagram. For fuzzers and for
-// callers that hand bytes to the protocol.
+// Checks a whole message, header and body, as it lies in a ring or a datagram.
 bool check_message(const MessageHeader& header, const std::byte* body, Bytes available);
 
 // Serial-number order of sequence numbers (RFC 1982): true if a is before b.

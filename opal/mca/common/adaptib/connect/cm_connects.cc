@@ -161,7 +161,8 @@ void CmConnects::advance_one(Peer& peer) {
 void CmConnects::try_again(Peer& peer, Subchannel& subchannel) {
     const Status status =
         queue_pairs_.connect(peer, subchannel,
-                             {static_cast<std::uint16_t>(subchannel.remote_rail),
+                             {static_cast<std::uint8_t>(subchannel.remote_rail),
+                              static_cast<std::uint8_t>(subchannel.local_rail),
                               static_cast<std::uint8_t>(subchannel.path),
                               static_cast<std::uint8_t>(subchannel.unordered ? 1 : 0),
                               subchannel.cm_connect.remote_qp, 0, subchannel.remote_memory_key});

@@ -34,6 +34,8 @@ namespace adaptib {
 // Questions and registrations that the classes of connect/ make in the middle of their work. None
 // leads back into that work:
 //   * is_usable changes nothing;
+//   * choose_pairs and take_pairs change the route; goes_without notes how long that is, and writes
+//     a notice;
 //   * the rings' changes only change the core's list of rings to poll, which has to hold a ring
 //     exactly as long as there is one;
 //   * a path that could not be connected is noted, and suspect at most, at which the core does
@@ -44,6 +46,15 @@ public:
     // Returns true if the connection may use the path, by its number in PeerRoute::pairs: it has
     // not failed, or all have and its rail is up.
     virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
+    // Chooses which pairs of rails a connection joins that this side is about to request: others
+    // than before, if none of those works. Returns false if they stay. REQUIRES: the peer has no
+    // queue pairs, except from the pool.
+    virtual bool choose_pairs(Peer& peer) = 0;
+    // Takes the pairs of the peer's request. Returns false if these are the ones that there are.
+    virtual bool take_pairs(Peer& peer, const ConnectBody& request) = 0;
+    // Returns true if the peer goes without a connection for now, since its queue pairs carry
+    // nothing where datagrams pass (PeerConnection::without). `told`: the peer says so.
+    virtual bool goes_without(Peer& peer, bool told) = 0;
     virtual void on_ring_offered(Peer& peer) = 0;   // poll peer.in.ring from now on
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
     // The queue pair of that path could not be connected; the connection does without it.

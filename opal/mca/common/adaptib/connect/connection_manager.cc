@@ -34,9 +34,10 @@ Status ConnectionManager::open_loopback(Peer& self) {
             continue;
         }
         const std::uint32_t number = subchannel.qp->number();
+        const auto rail = static_cast<std::uint8_t>(subchannel.local_rail);
         status =
             queue_pairs_.connect(self, subchannel,
-                                 {static_cast<std::uint16_t>(subchannel.local_rail), 0, 0, number,
+                                 {rail, rail, 0, 0, number,
                                   QueuePairs::first_packet(self.connection.number, number), 0});
     }
     if (!status.ok()) {

@@ -175,7 +175,7 @@ private:
                           repair_steps_, cm_connects_, measurement_, limit_, sharing_}};
     RepairSteps repair_steps_{context_,
                               {queue_pairs_, offered_rings_, resources_, messages_, closings_,
-                               lane_migrations_, repairs_, measurement_},
+                               lane_migrations_, shared_draining_, repairs_, measurement_},
                               handshake_};
     Teardown teardown_{context_,
                        {pool_, queue_pairs_, offered_rings_, resources_, messages_, closings_,

@@ -19,8 +19,8 @@ void ConnectionPool::keep(Peer& peer, std::vector<std::unique_ptr<QueuePair>> qu
             qp.reset();
         }
     }
-    peer.connection.reuses = false;
-    peer.connection.pooled = std::move(queue_pairs);
+    peer.connection.kept.reused = false;
+    peer.connection.kept.queue_pairs = std::move(queue_pairs);
     kept_.push_back(peer);
     if (kept_.size() > most_) {
         static_cast<void>(destroy_oldest());
@@ -34,22 +34,23 @@ void ConnectionPool::remove(Peer& peer) {
 }
 
 void ConnectionPool::leave(Peer& peer) {
-    if (peer.connection.pool_link.linked()) {
+    if (peer.connection.kept.link.linked()) {
         remove(peer);
-        peer.connection.reuses = true;
+        peer.connection.kept.reused = true;
     }
 }
 
 std::unique_ptr<QueuePair> ConnectionPool::take(Peer& peer, const Subchannel& subchannel) {
     const auto index = static_cast<std::size_t>(&subchannel - peer.lanes.subchannels.data());
-    return index < peer.connection.pooled.size() ? std::move(peer.connection.pooled[index])
-                                                 : nullptr;
+    return index < peer.connection.kept.queue_pairs.size()
+               ? std::move(peer.connection.kept.queue_pairs[index])
+               : nullptr;
 }
 
 void ConnectionPool::destroy(Peer& peer) {
-    if (peer.connection.pool_link.linked()) {
+    if (peer.connection.kept.link.linked()) {
         remove(peer);
-        peer.connection.pooled.clear();
+        peer.connection.kept.queue_pairs.clear();
         free_ring(peer);
     }
 }

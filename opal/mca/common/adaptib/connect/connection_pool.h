@@ -10,7 +10,7 @@
 // or memory otherwise has no room for.
 // The other side need not keep its own resources, nor know of these: the handshake tells what there
 // is, as always.
-// Invariant: a peer is in the pool exactly if its pool_link is linked; then it has no subchannels.
+// Invariant: a peer in the pool, whose KeptConnection is linked, has no subchannels.
 // Threads: one at a time.
 // Source: Takagi et al., 3.4 (the pool of queue pairs).
 // May touch: base/, fabric/, peer/, stats/.
@@ -56,7 +56,7 @@ private:
 
     const std::uint64_t most_;
     Counters& counters_;
-    IntrusiveList<Peer, &Peer::connection, &PeerConnection::pool_link>
+    IntrusiveList<Peer, &Peer::connection, &PeerConnection::kept, &KeptConnection::link>
         kept_; // closed longest ago first
 };
 

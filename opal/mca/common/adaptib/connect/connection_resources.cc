@@ -11,7 +11,7 @@ Status ConnectionResources::make(Peer& peer) {
     }
     parts_.pool.leave(peer);
     Status status = parts_.queue_pairs.make_all(peer);
-    peer.connection.pooled.clear(); // those of paths that cannot be used
+    peer.connection.kept.queue_pairs.clear(); // those of paths that cannot be used
     if (status.ok()) {
         context_.counters.paths_most =
             std::max<std::uint64_t>(context_.counters.paths_most, peer.lanes.live_subchannels());
@@ -31,6 +31,11 @@ void ConnectionResources::drop(Peer& peer) {
     }
     drop_queue_pairs(peer);
     peer.lanes.subchannels.clear();
+}
+
+void ConnectionResources::drop_all_queue_pairs(Peer& peer) {
+    drop_queue_pairs(peer);
+    peer.connection.kept.queue_pairs.clear();
 }
 
 void ConnectionResources::drop_queue_pairs(Peer& peer) {

@@ -41,6 +41,8 @@ public:
     void set_kind(Peer& peer, bool shared);
     // Destroys the queue pairs; their paths may get others.
     void drop_queue_pairs(Peer& peer);
+    // Same, and destroys those kept in the pool.
+    void drop_all_queue_pairs(Peer& peer);
     // Destroys the queue pairs and forgets the paths: the connection no longer counts.
     void drop(Peer& peer);
 

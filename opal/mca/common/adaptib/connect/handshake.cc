@@ -26,8 +26,11 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 
 // Returns false if there is no room, or no way to the peer yet.
 bool Handshake::ask(Peer& peer) {
-    if (peer.contact.datagram.coming) {
+    if (peer.contact.datagram.coming || rests(peer)) {
         return false;
+    }
+    if (context_.listener.choose_pairs(peer)) {
+        parts_.resources.drop_all_queue_pairs(peer);
     }
     const bool shared = parts_.sharing.chooses(peer);
     if (!shared && (!parts_.limit.has_room() || parts_.limit.goes_behind(peer))) {
@@ -54,9 +57,11 @@ bool Handshake::ask(Peer& peer) {
     return true;
 }
 
+// A peer that goes without a connection waits for one only if it cannot.
 void Handshake::ask_or_wait(Peer& peer) {
-    if (!ask(peer) && !peer.connection.wanted_link.linked()) {
-        parts_.limit.wait(peer, Nanoseconds{0});
+    const bool waits = !rests(peer) || needs(peer);
+    if (!ask(peer) && waits && !peer.connection.wanted_link.linked()) {
+        parts_.limit.wait(peer, peer.connection.without.until);
     }
 }
 
@@ -183,6 +188,10 @@ void Handshake::on_request(Peer& peer, const ConnectBody& body, Need need) {
 }
 
 void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
+    if (context_.listener.goes_without(peer, body.subchannel_count == 0)) {
+        go_without(peer, body);
+        return;
+    }
     const bool shared = body.access_key != 0;
     const bool able =
         shared
@@ -195,11 +204,15 @@ void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     parts_.resources.set_kind(peer, shared);
+    if (context_.listener.take_pairs(peer, body)) {
+        parts_.resources.drop_all_queue_pairs(peer);
+    }
     if (peer.interruption.repair.active) {
         parts_.repair_steps.take_over(peer, body.expected);
     }
-    Status status = peer.interruption.repair.active ? parts_.queue_pairs.make_all(peer)
-                                                    : parts_.resources.make(peer);
+    const bool lacks = !peer.lanes.subchannels.empty() && peer.lanes.live_subchannels() == 0;
+    Status status = lacks || peer.interruption.repair.active ? parts_.queue_pairs.make_all(peer)
+                                                             : parts_.resources.make(peer);
     if (parts_.limit.no_room_says(status)) {
         refuse(peer, body, need);
         return;
@@ -240,6 +253,20 @@ void Handshake::say_refused(Peer& peer, RefusalReason reason) {
 void Handshake::lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what) {
     parts_.teardown.fail(peer, status, what, ConnectEvent::failed_here);
     peer.connection.remote_number = body.connection;
+}
+
+// Refuses the request, since one of both sides goes on without a connection. A connection that is
+// being repaired ends with that.
+void Handshake::go_without(Peer& peer, const ConnectBody& body) {
+    if (peer.interruption.repair.active) {
+        parts_.repair_steps.take_over(peer, body.expected);
+    }
+    if (!peer.lanes.subchannels.empty() || peer.session.state != ConnectState::idle) {
+        parts_.teardown.close(peer, ConnectState::idle);
+        context_.events.report(peer, ConnectEvent::unconnected);
+    }
+    ++context_.counters.connections_refused;
+    say_refused(peer, body, RefusalReason::no_room);
 }
 
 // Refuses the request. The peer asks again if it needs the connection; meanwhile this side looks
@@ -336,7 +363,7 @@ void Handshake::ask_later(Peer& peer) {
         return context_.options.clock->now() +
                Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
     };
-    if (is_needed(peer) && !peer.connection.wanted_link.linked()) {
+    if (is_needed(peer) && !rests(peer) && !peer.connection.wanted_link.linked()) {
         parts_.limit.wait(peer, later(kDoublings));
         peer.connection.activity.urgent_at = later(kUrgentDoublings);
     }
@@ -485,7 +512,8 @@ void Handshake::open(Peer& peer) {
     ++context_.counters.connections_open;
     context_.counters.connections_most =
         std::max(context_.counters.connections_most, context_.counters.connections_open);
-    context_.counters.connections_reused += std::exchange(peer.connection.reuses, false) ? 1 : 0;
+    context_.counters.connections_reused +=
+        std::exchange(peer.connection.kept.reused, false) ? 1 : 0;
     peer.connection.early_request.reset();
     peer.connection.closing = {};
     peer.connection.activity.preference = SharingPreference::any;

@@ -62,7 +62,7 @@ public:
     }
     // Same as request(), but the peer does not wait for room.
     void request_if_room(Peer& peer) {
-        if (peer.session.state == ConnectState::idle && parts_.limit.has_room()) {
+        if (peer.session.state == ConnectState::idle && !rests(peer) && parts_.limit.has_room()) {
             static_cast<void>(ask(peer));
         }
     }
@@ -106,6 +106,11 @@ private:
     // RepairStepsListener
     void on_kept_request(Peer& peer, const ConnectBody& request) override;
 
+    // Returns true while the peer goes without a connection.
+    bool rests(const Peer& peer) const {
+        return peer.connection.without.until.count() > 0 &&
+               context_.options.clock->now() < peer.connection.without.until;
+    }
     bool ask(Peer& peer);
     void ask_or_wait(Peer& peer);
     void on_request(Peer& peer, const ConnectBody& body, Need need);
@@ -117,6 +122,7 @@ private:
     void ask_later(Peer& peer);
     void accept(Peer& peer, const ConnectBody& body, Need need);
     void refuse(Peer& peer, const ConnectBody& body, Need need);
+    void go_without(Peer& peer, const ConnectBody& body);
     void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
     void say_refused(Peer& peer, RefusalReason reason);
     void lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what);

@@ -42,7 +42,8 @@ ConnectBody HandshakeMessages::describe(const Peer& peer) const {
     for (const Subchannel& subchannel : peer.lanes.subchannels) {
         if (subchannel.qp != nullptr && body.subchannel_count < most) {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
-            out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
+            out.rail = static_cast<std::uint8_t>(subchannel.local_rail);
+            out.to = static_cast<std::uint8_t>(subchannel.remote_rail);
             out.path = static_cast<std::uint8_t>(subchannel.path);
             out.unordered =
                 context_.places_in_order(subchannel.local_rail, peer.connection.shared) ? 0 : 1;

@@ -21,10 +21,15 @@ std::uint32_t reads_to(const RailInfo& here, const AddressRail& there) {
 
 } // namespace
 
-// Adds a subchannel for each path of the route; none has a queue pair yet.
-void QueuePairs::add_subchannels(Peer& peer) {
+// Gives the peer a subchannel for each path of the route, whose rails may have changed. REQUIRES:
+// none has a queue pair.
+void QueuePairs::set_subchannels(Peer& peer) {
+    if (peer.lanes.subchannels.empty()) {
+        peer.lanes.subchannels.resize(peer.contact.route.count);
+        peer.lanes.scheduler = make_scheduler(context_.options.scheduler);
+    }
     for (std::uint32_t i = 0; i < peer.contact.route.count; ++i) {
-        Subchannel& subchannel = peer.lanes.subchannels.emplace_back();
+        Subchannel& subchannel = peer.lanes.subchannels[i];
         subchannel.local_rail = peer.contact.route.pairs[i].local;
         subchannel.remote_rail = peer.contact.route.pairs[i].remote;
         subchannel.path = peer.contact.route.pairs[i].path;
@@ -36,14 +41,13 @@ void QueuePairs::add_subchannels(Peer& peer) {
         subchannel.rate.value =
             known ? std::min(here.value, there.value) : std::max(here.value, there.value);
     }
-    peer.lanes.scheduler = make_scheduler(context_.options.scheduler);
 }
 
 Status QueuePairs::make_all(Peer& peer) {
-    if (peer.lanes.subchannels.empty()) {
-        add_subchannels(peer);
+    if (peer.lanes.live_subchannels() == 0) {
+        set_subchannels(peer);
+        peer.control.lane = kNoControlLane;
     }
-    peer.control.lane = peer.lanes.live_subchannels() == 0 ? kNoControlLane : peer.control.lane;
     bool any = peer.interruption.repair.active;
     for (std::uint32_t i = 0; i < peer.lanes.subchannels.size() && !any; ++i) {
         any = context_.listener.is_usable(peer, i);

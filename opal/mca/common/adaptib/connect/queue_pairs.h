@@ -62,7 +62,7 @@ public:
 
 private:
     Status prepare(const Peer& peer, const Subchannel& subchannel);
-    void add_subchannels(Peer& peer);
+    void set_subchannels(Peer& peer);
     Status make(Peer& peer, Subchannel& subchannel);
     Status create(std::uint32_t rail, std::unique_ptr<QueuePair>& out);
     static Status begin(QueuePair& qp);

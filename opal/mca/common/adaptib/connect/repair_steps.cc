@@ -58,7 +58,7 @@ void RepairSteps::destroy_initiators(Peer& peer) {
     }
     if (any) {
         peer.interruption.repair.quiet_at =
-            context_.options.clock->now() + SharedDraining::kPacketsGone;
+            context_.options.clock->now() + parts_.draining.packets_gone(peer);
         parts_.repairs.begin_for_sharers(peer);
     }
 }
@@ -83,14 +83,17 @@ void RepairSteps::drop_ring_writer(Peer& peer) {
     peer.session.ring_broken = false;
 }
 
-// REQUIRES: fenced.
+// Asks without a queue pair if the peer goes on without a connection: the other side refuses that,
+// and says which messages it lacks. REQUIRES: fenced.
 void RepairSteps::on_repair_ready(Peer& peer) {
     if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
         listener_.on_kept_request(peer, *early);
         return;
     }
-    const Status status = parts_.queue_pairs.make_all(peer);
-    if (!status.ok() || peer.lanes.live_subchannels() == 0) {
+    static_cast<void>(context_.listener.choose_pairs(peer));
+    const bool without = context_.listener.goes_without(peer, false);
+    const Status status = without ? kOk : parts_.queue_pairs.make_all(peer);
+    if (!status.ok() || (peer.lanes.live_subchannels() == 0 && !without)) {
         parts_.resources.drop_queue_pairs(peer);
         peer.interruption.repair.ask_at = context_.options.clock->now() + kLookEvery;
         return;

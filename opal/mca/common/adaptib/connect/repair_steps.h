@@ -45,6 +45,7 @@ public:
         HandshakeMessages& messages;
         Closings& closings;
         LaneMigrations& lane_migrations;
+        SharedDraining& draining;
         Repairs& repairs;
         PathMeasurement& measurement;
     };

@@ -5,6 +5,14 @@
 
 namespace adaptib {
 
+Nanoseconds SharedDraining::packets_gone(const Peer& peer) const {
+    Nanoseconds longest{0};
+    for (const Subchannel& subchannel : peer.lanes.subchannels) {
+        longest = std::max(longest, context_.rails[subchannel.local_rail]->info().packet_life);
+    }
+    return 2 * longest;
+}
+
 void SharedDraining::stop(Peer& peer) {
     for (const Subchannel& subchannel : peer.lanes.subchannels) {
         SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
@@ -100,7 +108,7 @@ bool SharedDraining::may_fence(Peer& peer) {
         });
     const Nanoseconds now = context_.options.clock->now();
     if (failed && peer.interruption.repair.quiet_at.count() == 0) {
-        peer.interruption.repair.quiet_at = now + kPacketsGone;
+        peer.interruption.repair.quiet_at = now + packets_gone(peer);
     }
     return now >= peer.interruption.repair.quiet_at;
 }

@@ -5,7 +5,9 @@
 // A queue pair of its own can be moved to the error state, or destroyed: then none of its work is
 // under way. A shared one is drained instead: its work completes, which an empty write behind it
 // signals. The target of the other side accepts late packets as well. So a connection whose
-// initiator has failed is not fenced before its packets are gone.
+// initiator has failed is not fenced before its packets are gone. Nothing tells when that is: the
+// initiator is gone, and packets of others may take other ways. So this side waits for as long as
+// the network may keep a packet.
 // Threads: one at a time.
 // May touch: base/, channel/, fabric/, peer/.
 #pragma once
@@ -18,12 +20,12 @@ namespace adaptib {
 
 class SharedDraining {
 public:
-    // Time after which all packets of a failed queue pair have been dropped or have arrived.
-    static constexpr Nanoseconds kPacketsGone{10'000'000};
-
     SharedDraining(const ConnectContext& context, ControlLanes& lanes)
         : context_(context), lanes_(lanes) {}
 
+    // Time after which all packets of a failed queue pair of the peer have been dropped or have
+    // arrived: twice as long as they live, since a pause of the network may hold them up.
+    Nanoseconds packets_gone(const Peer& peer) const;
     // Returns false if work of this side on shared queue pairs may be under way; finds out, so the
     // caller calls it again.
     bool drained(Peer& peer);

@@ -37,11 +37,40 @@ Status AttachedFabrics::attach(const Parameters& parameters,
         }
         room = kMaxRails - rails_.size();
     }
+    const bool uses_all = std::string_view(parameters.devices.include) != "all";
     routes_.emplace(Routes::Options{environment_.self, environment_.host, environment_.left_out,
-                                    static_cast<std::uint32_t>(parameters.paths_per_port)},
+                                    static_cast<std::uint32_t>(parameters.paths_per_port),
+                                    uses_all},
                     rails_, ranges());
+    if (!uses_all) {
+        report_slow_rails();
+    }
     cqs_.resize(rails_.size());
     return kOk;
+}
+
+// Routes leave these rails out, unless they lead to a process that no other network leads to.
+void AttachedFabrics::report_slow_rails() const {
+    std::uint64_t best = 0;
+    for (const Rail* rail : rails_) {
+        const bool device = rail->info().link_layer != LinkLayer::memory;
+        best = device ? std::max(best, rail->info().rate.value) : best;
+    }
+    std::string slow;
+    for (const Rail* rail : rails_) {
+        const RailInfo& info = rail->info();
+        if (info.link_layer == LinkLayer::ethernet && !info.standby && info.rate.value > 0 &&
+            Routes::is_slow(info.rate.value, best)) {
+            slow += (slow.empty() ? "" : ", ") + info.name;
+        }
+    }
+    if (!slow.empty()) {
+        environment_.message(Severity::notice,
+                             "Ethernet with less than a quarter of the best rail's rate (" + slow +
+                                 ") is used only to processes without another network in common; "
+                                 "opal_common_adaptib_if_include, set to all ports, uses it for "
+                                 "every process.");
+    }
 }
 
 std::vector<RailRange> AttachedFabrics::ranges() const {

@@ -61,6 +61,7 @@ public:
     const std::vector<AttachedFabric>& all() const { return fabrics_; }
     RailList rails() const { return rails_; } // of all fabrics
     std::vector<RailRange> ranges() const;    // the rails of each fabric
+    void report_slow_rails() const;
     // The completion queue of each rail.
     std::span<const std::unique_ptr<CompletionQueue>> cqs() const { return cqs_; }
     const Routes& routes() const { return *routes_; } // REQUIRES: attach() has succeeded

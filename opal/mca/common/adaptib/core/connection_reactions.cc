@@ -12,6 +12,9 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kReportRepairs{1'000'000'000}; // at most one notice per this time
+// A path does not carry a connection if so many queue pairs in a row have failed on it and carried
+// nothing.
+constexpr std::uint32_t kVain = 2;
 
 // Tells a repair apart from others, in a trace: it may be interrupted several times.
 std::uint64_t repair_id(const Peer& peer) {
@@ -63,15 +66,126 @@ void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std
 
 void ConnectionReactions::on_notice(const std::string& text) { message_(Severity::notice, text); }
 
+bool ConnectionReactions::is_good(const Peer& peer, std::size_t pair) const {
+    return parts_->paths.usable(peer, pair) && !UnconnectedPaths::has(peer, pair);
+}
+
+// Without any good path, failed ones are tried again, unless their queue pairs carry nothing.
 bool ConnectionReactions::is_usable(const Peer& peer, std::size_t pair) {
-    const auto good = [&](std::size_t i) {
-        return parts_->paths.usable(peer, i) && !UnconnectedPaths::has(peer, i);
-    };
-    bool any = false; // without any good one, failed paths are tried again
+    bool any = false;
     for (std::size_t i = 0; i < peer.contact.route.count && !any; ++i) {
-        any = good(i);
+        any = is_good(peer, i);
     }
-    return any ? good(pair) : !parts_->paths.rail_down(peer.contact.route.pairs[pair].local);
+    return any ? is_good(peer, pair)
+               : !parts_->paths.rail_down(peer.contact.route.pairs[pair].local) &&
+                     parts_->paths.vain(peer, pair) < kVain;
+}
+
+// Rails of separate networks look alike if the networks have equal prefixes: then no path of the
+// pairs chosen works, and the peer is heard over another pair.
+bool ConnectionReactions::choose_pairs(Peer& peer) {
+    const PeerRoute& route = peer.contact.route;
+    const auto works = [&](std::size_t pair) {
+        return parts_->paths.state(peer, pair) == PathState::up && is_good(peer, pair);
+    };
+    std::size_t heard = route.total;
+    for (std::size_t i = 0; i < route.total; ++i) {
+        if (i < route.count && works(i)) {
+            return false;
+        }
+        const bool over =
+            peer.contact.datagram.heard.count() > 0 && DatagramPaths::heard_over(peer, i);
+        heard = i >= route.count && works(i) && over ? i : heard;
+    }
+    if (heard == route.total || !parts_->paths.watches(peer)) {
+        return false;
+    }
+    std::vector<std::uint8_t> order{static_cast<std::uint8_t>(heard)};
+    for (const bool working : {true, false}) {
+        for (std::uint8_t i = 0; i < route.total; ++i) {
+            if (works(i) == working) {
+                order.push_back(i);
+            }
+        }
+    }
+    const std::string before = parts_->paths.path_text(peer, 0);
+    if (!pair_anew(peer, order)) {
+        return false;
+    }
+    if (!pairs_reported_) {
+        pairs_reported_ = true;
+        message_(Severity::notice,
+                 "No path such as " + before + " works, but " + parts_->paths.path_text(peer, 0) +
+                     " does: these rails are in different networks that look alike. Connections "
+                     "now join the others; the first contact with each process takes longer for "
+                     "that. If these are InfiniBand networks, give each a subnet prefix of its own "
+                     "(opensm: subnet_prefix).");
+    }
+    return true;
+}
+
+bool ConnectionReactions::take_pairs(Peer& peer, const ConnectBody& request) {
+    const PeerRoute& route = peer.contact.route;
+    std::vector<std::uint8_t> order;
+    for (std::uint32_t i = 0; i < request.subchannel_count; ++i) {
+        const ConnectSubchannel& each = request.subchannels[i];
+        const auto* const end = route.pairs.begin() + route.total;
+        const auto* const pair =
+            std::find(route.pairs.begin(), end, PeerRoute::Pair{each.to, each.rail, each.path});
+        if (pair != end) {
+            order.push_back(static_cast<std::uint8_t>(pair - route.pairs.begin()));
+        }
+    }
+    for (std::uint8_t i = 0; i < route.total; ++i) {
+        order.push_back(i);
+    }
+    return pair_anew(peer, order);
+}
+
+bool ConnectionReactions::pair_anew(Peer& peer, const std::vector<std::uint8_t>& order) {
+    if (!parts_->paths.pair_anew(peer, order)) {
+        return false;
+    }
+    UnconnectedPaths::forget(peer);
+    return true;
+}
+
+// The first rest is as long as a path's whose queue pair has carried nothing; each further one is
+// twice as long.
+bool ConnectionReactions::goes_without(Peer& peer, bool told) {
+    constexpr std::uint32_t kDoublings = 6;
+    const Nanoseconds now = clock_.now();
+    if (now < peer.connection.without.until) {
+        return true;
+    }
+    const PeerRoute& route = peer.contact.route;
+    bool passes = false; // what datagrams are
+    bool dead = false;
+    bool good = false;
+    for (std::size_t i = 0; i < route.total; ++i) {
+        passes = passes || parts_->paths.state(peer, i) == PathState::up;
+        good = good || (i < route.count && is_good(peer, i));
+        dead = dead || (i < route.count && parts_->paths.vain(peer, i) >= kVain);
+    }
+    if (!told && (good || !dead || !passes)) {
+        return false;
+    }
+    const std::uint32_t times = peer.connection.without.times++;
+    const Nanoseconds rest = UnconnectedPaths::kForgiveAfter * (1 << std::min(times, kDoublings));
+    peer.connection.without.until = now + rest;
+    if (!told) {
+        message_(
+            Severity::notice,
+            "Datagrams to " + peer_text(peer.contact.name, peer.contact.address.host) +
+                " pass, but its queue pairs carry nothing (" + parts_->paths.path_text(peer, 0) +
+                ": " + peer.health.paths->records[0].last_error +
+                "). Its messages go as datagrams, which is slower; one-sided operations wait; a "
+                "connection is tried again after " +
+                whole_seconds_text(rest) +
+                ". Check the MTU of links and switches, partition, service level and traffic "
+                "class, and filters between these ports.");
+    }
+    return true;
 }
 
 // Does without the path for a while, if there is another one: a retry interrupts the connection.
@@ -81,7 +195,13 @@ void ConnectionReactions::on_path_unconnected(Peer& peer, std::size_t pair,
     parts_->paths.report_suspect(peer, pair, why);
 }
 
+// Does without paths whose queue pairs carry nothing, as without those that are not connected.
 void ConnectionReactions::on_interrupted(Peer& peer) {
+    for (std::size_t i = 0; i < peer.contact.route.count; ++i) {
+        if (parts_->paths.vain(peer, i) >= kVain) {
+            parts_->progress.timers().unconnected().add(peer, i, clock_.now());
+        }
+    }
     note(TraceKind::repair, peer, repair_id(peer));
     note(IncidentKind::repair, peer);
     static_cast<void>(parts_->progress.departures().leaves(peer));
@@ -112,7 +232,8 @@ void ConnectionReactions::on_repaired(Peer& peer, Nanoseconds took) {
     note(TraceKind::repair_end, peer, repair_id(peer));
     note(IncidentKind::repaired, peer, took);
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
-        if (peer.lanes.subchannels[i].qp != nullptr) {
+        // One whose last queue pair carried nothing has to carry something first.
+        if (peer.lanes.subchannels[i].qp != nullptr && parts_->paths.vain(peer, i) == 0) {
             parts_->paths.report_success(peer, i, parts_->datagram_paths.reports_paths(peer));
         }
     }

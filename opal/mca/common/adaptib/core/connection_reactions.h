@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "connect/connection_manager.h"
@@ -57,6 +58,9 @@ public:
     void on_connect_failed(Peer& peer, Status status, const std::string& what) override;
     void on_ring_withdrawn(Peer& peer) override;
     bool is_usable(const Peer& peer, std::size_t pair) override;
+    bool choose_pairs(Peer& peer) override;
+    bool take_pairs(Peer& peer, const ConnectBody& request) override;
+    bool goes_without(Peer& peer, bool told) override;
     void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) override;
     void on_interrupted(Peer& peer) override;
     void on_abandoned(Peer& peer) override;
@@ -84,11 +88,14 @@ private:
     }
 
     void note_standby(Peer& peer) const;
+    bool is_good(const Peer& peer, std::size_t pair) const;
+    bool pair_anew(Peer& peer, const std::vector<std::uint8_t>& order);
 
     const Clock& clock_;
     MessageFunction message_;
     std::optional<Parts> parts_;
     Nanoseconds repair_reported_{0};
+    bool pairs_reported_ = false;
 };
 
 } // namespace adaptib

@@ -2,7 +2,9 @@
 #include "core/datagram_handlers.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <utility>
 
 namespace adaptib {
 
@@ -92,6 +94,10 @@ void DatagramHandlers::hand_over(Peer& peer, const MessageHeader& header, const 
         parts_.delivery.hand_over(peer, header, body);
         return;
     }
+    if (header.type == MessageType::slice) [[unlikely]] {
+        on_slice(peer, header, body);
+        return;
+    }
     if (Handshake::may_say_fenced(peer, header.type)) [[unlikely]] {
         parts_.rings.empty(peer);
         if (peer.session.state == ConnectState::failed) {
@@ -100,6 +106,42 @@ void DatagramHandlers::hand_over(Peer& peer, const MessageHeader& header, const 
     }
     parts_.connections.on_handshake(peer, header, body);
     parts_.connections.handle_events();
+}
+
+// Collects the slices of a message, each of which arrives once. All were in one ring before.
+void DatagramHandlers::on_slice(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    const auto slice = read_body<SliceBody>(body);
+    const Bytes bytes = header.length - sizeof slice;
+    std::vector<SlicedMessage>& all = peer.contact.sliced;
+    auto message = std::find_if(all.begin(), all.end(), [&](const SlicedMessage& each) {
+        return each.header.sequence == header.sequence;
+    });
+    Bytes kept = 0;
+    for (const SlicedMessage& each : all) {
+        kept += each.body.size();
+    }
+    if (message == all.end() && kept + slice.length <= peer.in.ring_bytes) {
+        message = all.insert(all.end(), {header, std::vector<std::byte>(slice.length)});
+        message->header.type = slice.type;
+        message->header.flags = slice.flags;
+        message->header.length = slice.length;
+    }
+    if (message == all.end() || message->body.size() != slice.length) {
+        ++parts_.counters.bad_packets;
+        return;
+    }
+    std::memcpy(message->body.data() + slice.offset, body + sizeof slice, bytes);
+    message->arrived += bytes;
+    if (message->arrived < slice.length) {
+        return;
+    }
+    const SlicedMessage whole = std::move(*message);
+    all.erase(message);
+    if (check_message(whole.header, whole.body.data(), whole.body.size())) {
+        parts_.delivery.hand_over(peer, whole.header, whole.body.data());
+    } else {
+        ++parts_.counters.bad_packets;
+    }
 }
 
 void DatagramHandlers::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {

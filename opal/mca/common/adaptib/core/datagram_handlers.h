@@ -64,6 +64,7 @@ private:
     void hand_over(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
+    void on_slice(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
 
     Nanoseconds failure_timeout_;

@@ -8,7 +8,7 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::size_t kNoPair = ~std::size_t{0};
+constexpr std::size_t kNoPath = ~std::size_t{0};
 
 } // namespace
 
@@ -81,10 +81,10 @@ Status DatagramPaths::open(Peer& peer, std::size_t& pair) {
     return status;
 }
 
-// Returns the pair to move to from the present one; kNoPair: there is no other.
+// Returns the pair to move to from the present one; kNoPath: there is no other.
 std::size_t DatagramPaths::next_pair(const Peer& peer) const {
     const DatagramTarget& target = peer.contact.datagram;
-    std::size_t best = kNoPair;
+    std::size_t best = kNoPath;
     int best_worth = 0;
     for (std::size_t step = 1; step < peer.contact.route.total; ++step) {
         const std::size_t pair = (target.pair + step) % peer.contact.route.total;
@@ -156,7 +156,7 @@ void DatagramPaths::renew_handle(Peer& peer) {
 void DatagramPaths::leave(Peer& peer) {
     for (std::size_t tries = 0; tries < peer.contact.route.total; ++tries) {
         const std::size_t pair = next_pair(peer);
-        if (pair == kNoPair) {
+        if (pair == kNoPath) {
             return;
         }
         const Status status = move(peer, pair);

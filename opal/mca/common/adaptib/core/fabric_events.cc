@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/fabric_events.h"
 
+#include <algorithm>
+
 namespace adaptib {
 
 void FabricEvents::poll() {
@@ -43,6 +45,8 @@ void FabricEvents::poll(AttachedFabric& attached) {
             if (!parts_.paths.on()) {
                 message_(Severity::notice, "Rail " + rail + " of host " + host_ +
                                                (port ? " went down." : "'s device failed."));
+            } else if (!port) {
+                report_lost(attached, index);
             }
             fail_peers_on(index);
             break;
@@ -89,6 +93,31 @@ void FabricEvents::poll(AttachedFabric& attached) {
         default: break;
         }
     }
+}
+
+// A device that is reset comes back as another one: this process's context, and with it all queue
+// pairs and registrations, is gone.
+void FabricEvents::report_lost(const AttachedFabric& attached, std::uint32_t rail) {
+    const auto device_of = [this](std::uint32_t of) {
+        const RailInfo& info = parts_.rails[of]->info();
+        return info.adapter.empty() ? info.name : info.adapter;
+    };
+    const std::string device = device_of(rail);
+    if (std::find(lost_.begin(), lost_.end(), device) != lost_.end()) {
+        return; // it has several ports
+    }
+    lost_.push_back(device);
+    bool left = false;
+    for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
+        left = left || (!parts_.paths.rail_down(i) && device_of(i) != device);
+    }
+    message_(Severity::notice,
+             "Device " + device + " of host " + host_ +
+                 " has failed, or was reset or removed. This process cannot use it again, not even "
+                 "when it is back; " +
+                 (left ? "traffic takes the other rails."
+                       : "there is no other rail to other hosts, so the job cannot go on: what "
+                         "waits for them ends after opal_common_adaptib_partition_timeout."));
 }
 
 // Fails the peers that lose data with a rail that is down: datagrams under way, or messages in a

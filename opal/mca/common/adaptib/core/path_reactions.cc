@@ -53,8 +53,10 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
                 peer.lanes.subchannels[i].refused; // its operation has ended already
             if (peer.session.repairable && (is_path_failure(status) || !own || refused)) {
                 if (is_path_failure(status) && status != WorkStatus::flushed && own) {
-                    parts_->paths.report_failure(peer, i, work_status_text(status),
-                                                 parts_->datagram_paths.reports_paths(peer));
+                    parts_->paths.report_queue_pair_failure(
+                        peer, i, work_status_text(status),
+                        peer.lanes.subchannels[i].completions > 0,
+                        parts_->datagram_paths.reports_paths(peer));
                 }
                 parts_->connections.repairs().begin(peer);
             } else if (parts_->paths.on() && is_path_failure(status) &&

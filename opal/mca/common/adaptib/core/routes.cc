@@ -52,8 +52,14 @@ public:
     }
 
     // InfiniBand and Ethernet match in different measures, so the faster kind of network comes
-    // first, then the better match.
+    // first, then the better match. A slow Ethernet beside another network would hold stripes up,
+    // and is often no RDMA network at all.
     std::uint32_t network(std::uint32_t own, std::uint32_t other) const {
+        const std::uint32_t own_rate = rate(own, other);
+        if (!routes_.uses_all() && kind(own) == 1 && !rails_[own]->info().standby && own_rate > 0 &&
+            Routes::is_slow(own_rate, std::max(best_[0], best_[1]))) {
+            return kNoPair;
+        }
         constexpr std::uint32_t kMostRate = 0x7fffff;
         constexpr std::uint32_t kMostMatch = 0xff;
         const std::uint32_t match = std::min(subnet_match(own, other), kMostMatch);

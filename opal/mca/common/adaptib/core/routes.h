@@ -25,10 +25,15 @@ public:
         std::string host;
         std::string left_out;             // why there are no other fabrics
         std::uint32_t paths_per_port = 0; // parameter of that name; 0: as many as are worthwhile
+        bool uses_all = false;            // the user has named the rails: slow Ethernet, too
     };
     // `fabrics`: the rails of each, nearest first.
     Routes(const Options& options, RailList rails, std::vector<RailRange> fabrics)
         : options_(options), rails_(rails), fabrics_(std::move(fabrics)) {}
+
+    bool uses_all() const { return options_.uses_all; }
+    // Returns true if Ethernet of that rate is left out where the best network has the other one.
+    static bool is_slow(std::uint64_t rate, std::uint64_t best) { return rate * 4 < best; }
 
     std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
     // Pairs the peer's rails that the fabric reaches with our own; rails of one fabric are

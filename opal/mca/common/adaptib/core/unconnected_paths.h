@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// UnconnectedPaths: the paths whose queue pairs could not be connected.
+// UnconnectedPaths: the paths whose queue pairs could not be connected, or have carried nothing.
 //
 // Purpose: a connection does without such a path for a while, if there is another one, since a
 // retry interrupts the connection. After that while all such paths are forgiven at once.
@@ -22,12 +22,14 @@ public:
 
     // `pair`: the path's number in PeerRoute::pairs.
     static bool has(const Peer& peer, std::size_t pair) {
-        return (peer.health.unconnected_paths & (1u << pair)) != 0;
+        return pair < kMaxSubchannels && (peer.health.unconnected_paths & (1u << pair)) != 0;
     }
     void add(Peer& peer, std::size_t pair, Nanoseconds now) {
         peer.health.unconnected_paths |= 1u << pair;
         forgive_at_ = std::min(forgive_at_, now + kForgiveAfter);
     }
+    // The peer's paths join other rails now.
+    static void forget(Peer& peer) { peer.health.unconnected_paths = 0; }
     // max: there are none.
     Nanoseconds deadline() const { return forgive_at_; }
     // Forgives all, and calls `retry` with each of the peers that has some. `peers`: of

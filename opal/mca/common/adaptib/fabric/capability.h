@@ -71,6 +71,8 @@ struct RailInfo {
     bool relaxes_order = false;         // writes to memory without kOrdered pass each other
     // Carries nothing while a rail that is no standby connects the same two processes.
     bool standby = false;
+    // Longest time that a packet spends in the network, as the network's manager says.
+    Nanoseconds packet_life{1'073'741'824};
     // Capability::dc: time to switch an initiator to another target; 0 = unknown.
     Nanoseconds target_change{0};
 

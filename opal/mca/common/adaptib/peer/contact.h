@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/address.h"
 #include "base/traffic_count.h"
@@ -15,6 +16,13 @@
 #include "peer/route.h"
 
 namespace adaptib {
+
+// A message that arrives in slices (SliceBody).
+struct SlicedMessage {
+    MessageHeader header;
+    std::vector<std::byte> body;
+    Bytes arrived = 0;
+};
 
 struct PeerContact {
     PeerContact(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue)
@@ -39,8 +47,9 @@ struct PeerContact {
     DatagramChannel& channel; // of the route's fabric
     std::uint64_t name;
     void* user_data = nullptr; // of the process (interface/user_data.h), once it has been asked for
-    const PeerRoute route;
+    PeerRoute route;           // its pairs change by PathRepository::pair_anew alone
     ProcessAddress address;
+    std::vector<SlicedMessage> sliced; // of which slices are missing
 };
 
 } // namespace adaptib

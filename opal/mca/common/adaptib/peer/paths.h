@@ -27,6 +27,7 @@ struct PathRecord {
     std::uint32_t recoveries = 0;
     Nanoseconds recovered{0}; // when it came back last
     std::string last_error;
+    std::uint32_t vain = 0; // queue pairs in a row that failed, and had carried nothing
 
     // Probing of the path (recovery/path_probes.h).
     bool worked = true;         // it ever worked, or is expected to: else nobody probes it

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/intrusive_list.h"
+#include "base/units.h"
 #include "base/wire.h"
 #include "channel/ring_writer.h"
 #include "fabric/fabric.h"
@@ -20,6 +21,20 @@
 #include "peer/work_targets.h"
 
 namespace adaptib {
+
+// What the pool keeps of the last connection, besides the ring's memory.
+struct KeptConnection {
+    std::vector<std::unique_ptr<QueuePair>> queue_pairs; // by path
+    ListLink<Peer> link;                                 // linked while in the pool
+    bool reused = false;                                 // by the connection that is coming up
+};
+
+// The peer goes without a connection until then: its queue pairs carry nothing, but datagrams pass.
+// Written by ConnectionReactions::goes_without alone.
+struct WithoutConnection {
+    Nanoseconds until{0};
+    std::uint32_t times = 0; // that this was so
+};
 
 struct PeerConnection {
     explicit PeerConnection(Peer& peer) : ring_work(peer), closing_flush(peer, closing.flush) {}
@@ -39,12 +54,11 @@ struct PeerConnection {
     PeerCmConnect cm_connect;
     ListLink<Peer> cm_connect_link; // linked while queue pairs connect through rdma_cm
     PeerActivity activity;
-    ListLink<Peer> slot_link;                       // linked while it occupies a connection
-    ListLink<Peer> wanted_link;                     // linked while it waits for a connection
-    ListLink<Peer> yielding_link;                   // linked while it yields
-    std::vector<std::unique_ptr<QueuePair>> pooled; // of the last connection, by path
-    ListLink<Peer> pool_link; // linked while in the pool; the ring's memory is kept, too
-    bool reuses = false;      // the connection coming up reuses them
+    ListLink<Peer> slot_link;     // linked while it occupies a connection
+    ListLink<Peer> wanted_link;   // linked while it waits for a connection
+    ListLink<Peer> yielding_link; // linked while it yields
+    KeptConnection kept;
+    WithoutConnection without;
     Closing closing;
     FlushWork closing_flush;
     ListLink<Peer> closing_link; // linked while state is closing

@@ -80,6 +80,7 @@ struct ControlMessage : PendingSend {
 struct RepeatedMessage : PendingSend {
     RepeatedMessage() : PendingSend(Kind::repeated) {}
     MessageHeader header;
+    std::uint32_t sliced = 0; // bytes sent in slices
 
     std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }
     Bytes size() const { return sizeof *this + header.length; }

@@ -18,9 +18,12 @@ void pair_rails(PeerRoute& route, bool lower, const OfRails& subnet_match, const
     std::vector<Choice> choices;
     for (std::uint32_t i = route.local.first; i < route.local.end(); ++i) {
         for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
-            choices.push_back({subnet_match(i, j),
-                               rate(i, j),
-                               {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
+            if (const std::uint32_t match = subnet_match(i, j); match != kNoPair) {
+                choices.push_back(
+                    {match,
+                     rate(i, j),
+                     {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
+            }
         }
     }
     std::sort(choices.begin(), choices.end(), [lower](const Choice& a, const Choice& b) {
@@ -81,6 +84,61 @@ void add_paths(PeerRoute& route, const OfRails& paths) {
     }
     std::copy(spare.begin(), spare.end(), route.pairs.begin() + route.count);
     route.total = static_cast<std::uint8_t>(route.count + spare.size());
+}
+
+std::vector<std::uint8_t> pair_anew(PeerRoute& route, std::span<const std::uint8_t> order) {
+    std::bitset<kMaxRails> ours;
+    std::bitset<kMaxRails> theirs;
+    std::vector<std::uint8_t> chosen;
+    for (const std::uint8_t number : order) {
+        const PeerRoute::Pair& pair = route.pairs[number];
+        if (!ours[pair.local] && !theirs[pair.remote]) {
+            ours.set(pair.local);
+            theirs.set(pair.remote);
+            chosen.push_back(number);
+        }
+    }
+    const auto* const begin = route.pairs.begin();
+    const bool one_path = std::all_of(begin, begin + route.count,
+                                      [](const PeerRoute::Pair& pair) { return pair.path == 0; });
+    if (!one_path || chosen.size() != route.count) {
+        return {};
+    }
+    std::vector<std::uint8_t> numbers;
+    const auto take = [&](auto found) {
+        numbers.push_back(*found);
+        chosen.erase(found);
+    };
+    std::vector<std::uint8_t> places; // of rails that are not chosen any more
+    for (std::uint8_t i = 0; i < route.count; ++i) {
+        const auto same = std::find_if(chosen.begin(), chosen.end(), [&](std::uint8_t number) {
+            return route.pairs[number].local == route.pairs[i].local;
+        });
+        if (same != chosen.end()) {
+            take(same);
+        } else {
+            places.push_back(i);
+            numbers.push_back(0);
+        }
+    }
+    for (const std::uint8_t place : places) {
+        numbers[place] = chosen.front();
+        chosen.erase(chosen.begin());
+    }
+    for (std::uint8_t i = 0; i < route.total; ++i) {
+        if (std::find(numbers.begin(), numbers.begin() + route.count, i) ==
+            numbers.begin() + route.count) {
+            numbers.push_back(i);
+        }
+    }
+    if (std::is_sorted(numbers.begin(), numbers.end())) {
+        return {};
+    }
+    const auto before = route.pairs;
+    for (std::uint8_t i = 0; i < route.total; ++i) {
+        route.pairs[i] = before[numbers[i]];
+    }
+    return numbers;
 }
 
 } // namespace adaptib

@@ -47,6 +47,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::connect_confirm:
     case MessageType::connect_refuse:
     case MessageType::connect_close:
+    case MessageType::slice:
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks:

@@ -163,6 +163,38 @@ void Rendezvous::on_connected(Peer& peer) {
 
 void Rendezvous::on_unconnected(Peer& peer) {
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) { ask_for_fragments(transfer); });
+    withdraw_transfers(peer);
+}
+
+// Messages whose data was to go over a connection that has ended go in fragments, if they are
+// contiguous at both ends.
+void Rendezvous::withdraw_transfers(Peer& peer) {
+    const auto waits = [&peer](const Transfer& transfer) {
+        return &transfer.peer == &peer && transfer.waits() && transfer.rma.outstanding == 0;
+    };
+    const auto withdraw = [this](Transfer& transfer) {
+        transfers_.stop_waiting(transfer);
+        transfer.rma.plan.clear();
+        transfer.rma.remaining.clear();
+    };
+    std::vector<std::uint64_t> ids;
+    receives_.for_each([&](const ReceiveTransfer* transfer) {
+        if (transfer->mode == ReceiveTransfer::Mode::read && waits(*transfer)) {
+            ids.push_back(transfer->id);
+        }
+    });
+    for (const std::uint64_t id : ids) {
+        if (ReceiveTransfer* const transfer = receives_.find(id); transfer != nullptr) {
+            withdraw(*transfer);
+            ask_for_fragments(*transfer); // may end the peer's transfers
+        }
+    }
+    sends_.for_each([&](SendTransfer* transfer) {
+        if (transfer->cleared && !transfer->pushing && waits(*transfer)) {
+            withdraw(*transfer);
+            start_fragments(*transfer);
+        }
+    });
 }
 
 void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body) {
@@ -189,6 +221,9 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
         transfer->rma.remote_key_count = body.key_count;
         std::copy(std::begin(body.keys), std::end(body.keys), transfer->rma.remote_keys);
         start_write(*transfer);
+        if (peer.session.state == ConnectState::idle && peer.connection.without.times > 0) {
+            withdraw_transfers(peer); // no connection is coming
+        }
     } else {
         transfer->block_bytes = std::min<Bytes>(options_.block_bytes, body.block_bytes);
         transfer->blocks.resize(std::min<std::size_t>(options_.block_depth, body.block_depth));

@@ -129,6 +129,7 @@ private:
     void make_send_transfer(SendRequest& request);
     void decide(ReceiveTransfer& transfer);
     template <typename F> void for_each_undecided(Peer& peer, F&& f);
+    void withdraw_transfers(Peer& peer);
     void end_send(SendTransfer& transfer, bool failed);
     void end_receive(ReceiveTransfer& transfer);
 

@@ -3,6 +3,7 @@
 // that the old ring may have lost go first, in their old order and with their old sequence numbers,
 // so that the receiver drops those that had arrived. A copy of a gathered message is made here,
 // which ends its request; one whose write is complete has arrived, and is not repeated.
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -108,27 +109,50 @@ void SendFlow::resume(Peer& peer) {
     }
 }
 
-// Keeps a message that needs a ring waiting while there is none. A new connection may bring a ring;
-// if the peer is open again without one, none will come, and the peer fails. Returns true if the
-// message was dropped.
-bool SendFlow::wait_for_ring(Peer& peer, RepeatedMessage& message) {
-    listener_.want_connection(peer);
-    if (peer.session.state == ConnectState::open && !peer.interruption.repair.wanted) {
-        listener_.on_peer_failed(
-            peer, "a message that has to be sent again needs a ring, and there is none");
+// Sends a message that is too long for a datagram in slices, since there is no ring that takes it.
+// Returns false if there is no room now.
+bool SendFlow::send_slices(Peer& peer, RepeatedMessage& message) {
+    DatagramChannel& channel = peer.contact.channel;
+    Status status = kOk;
+    while (status.ok() && message.sliced < message.header.length) {
+        const Bytes bytes = std::min<Bytes>(peer.contact.datagram_capacity() - sizeof(SliceBody),
+                                            message.header.length - message.sliced);
+        std::byte* const to = channel.reserve(sizeof(SliceBody) + bytes);
+        if (to == nullptr) {
+            return false;
+        }
+        const SliceBody body{message.header.type, message.header.flags, 0, message.header.length,
+                             message.sliced};
+        std::memcpy(to, &body, sizeof body);
+        std::memcpy(to + sizeof body, message.body() + message.sliced, bytes);
+        MessageHeader header = message.header;
+        header.type = MessageType::slice;
+        header.flags = 0;
+        header.length = static_cast<std::uint32_t>(sizeof body + bytes);
+        status = channel.commit(peer.contact.datagram, header);
+        if (status.is_again()) {
+            return false;
+        }
+        message.sliced += static_cast<std::uint32_t>(bytes);
     }
-    if (peer.session.state != ConnectState::failed) {
-        return false;
-    }
-    drop(message);
+    on_sent_again(peer, message, status);
     return true;
+}
+
+void SendFlow::on_sent_again(Peer& peer, RepeatedMessage& message, Status status) {
+    ++counters_.messages_repeated;
+    counters_.messages_repeated_bytes += message.header.length;
+    drop(message);
+    if (status.is_error()) {
+        listener_.on_peer_failed(peer, reason_text(status.reason()));
+    }
 }
 
 // Returns false if there is no room now.
 bool SendFlow::send_again(Peer& peer, RepeatedMessage& message) {
     const Bytes length = message.header.length;
-    if (length > peer.message_capacity()) {
-        return wait_for_ring(peer, message);
+    if (message.sliced > 0 || length > peer.message_capacity()) {
+        return send_slices(peer, message);
     }
     std::byte* to = peer.reserve(length);
     if (to == nullptr) {
@@ -141,12 +165,7 @@ bool SendFlow::send_again(Peer& peer, RepeatedMessage& message) {
     if (status.is_again()) {
         return false;
     }
-    ++counters_.messages_repeated;
-    counters_.messages_repeated_bytes += length;
-    drop(message);
-    if (status.is_error()) {
-        listener_.on_peer_failed(peer, reason_text(status.reason()));
-    }
+    on_sent_again(peer, message, status);
     return true;
 }
 

@@ -104,7 +104,8 @@ private:
     template <typename F> void drop_all(Peer& peer, F&& on_request);
     void lift_barrier(Peer& peer);
     bool send_again(Peer& peer, RepeatedMessage& message);
-    bool wait_for_ring(Peer& peer, RepeatedMessage& message);
+    bool send_slices(Peer& peer, RepeatedMessage& message);
+    void on_sent_again(Peer& peer, RepeatedMessage& message, Status status);
     void drop(RepeatedMessage& message) { pool_.release(&message, message.size()); }
     void drop(ControlMessage& message) { pool_.destroy(&message); }
 

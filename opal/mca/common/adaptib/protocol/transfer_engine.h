@@ -91,6 +91,8 @@ public:
     void fail_waiting(Peer& peer);
     // The peer's stripes under way will not complete.
     void abandon(Peer& peer);
+    // Takes a transfer back that waits, to go another way.
+    void stop_waiting(Transfer& transfer);
     // Ends the put/get balance's holding of transfers: the connection is gone, or about to go.
     void stop_balancing(Peer& peer);
     // A stripe is complete. The transfer may be gone afterwards.
@@ -117,7 +119,6 @@ private:
     void wait_in(Transfer& transfer, std::size_t list, Place place);
     void list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place);
     void wait_to_post(Transfer& transfer);
-    void stop_waiting(Transfer& transfer);
     void leave_waiting(Peer& peer);
     static bool all_blocked(const Peer& peer);
     bool must_wait(const Peer& peer) const;

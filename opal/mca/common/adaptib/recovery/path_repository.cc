@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/process_name.h"
 
@@ -15,6 +16,8 @@ constexpr Nanoseconds kSecond{1'000'000'000};
 constexpr Nanoseconds kSettled = 10 * kSecond; // a path that was up for so long starts over
 constexpr Nanoseconds kFirstRest{50'000'000};
 constexpr Nanoseconds kMostRest = 60 * kSecond;
+// A queue pair that carries nothing fails by timeouts, which take longer.
+constexpr Nanoseconds kTrial{100'000'000};
 
 std::string seconds_text(Nanoseconds time) {
     char text[32];
@@ -40,9 +43,52 @@ const char* state_text(PathState state) {
 void PathRepository::add(Peer& peer) {
     peers_.push_back(peer);
     for (std::size_t pair = 0; on() && pair < peer.contact.route.total; ++pair) {
-        if (rail_down_[peer.contact.route.pairs[pair].local]) {
+        const std::uint8_t rail = peer.contact.route.pairs[pair].local;
+        if (rail_down_[rail]) {
             change(peer, pair, PathState::failed, "its rail is down", false);
+        } else if (rail_silent_[rail]) {
+            change(peer, pair, PathState::failed, "nobody has answered over its rail", false);
         }
+    }
+}
+
+// Returns true if the peer was heard over the path, or its queue pair has completed something.
+bool PathRepository::carries(const Peer& peer, std::size_t pair) {
+    const PeerRoute::Pair& rails = peer.contact.route.pairs[pair];
+    const DatagramTarget& datagrams = peer.contact.datagram;
+    const bool heard = datagrams.heard.count() > 0 && datagrams.heard_rail == rails.remote &&
+                       datagrams.heard_port == rails.local - peer.contact.route.local.first;
+    return heard ||
+           (pair < peer.lanes.subchannels.size() && peer.lanes.subchannels[pair].completions > 0);
+}
+
+// Called when a path over the rail has failed.
+void PathRepository::look_at_rail(std::uint32_t rail) {
+    if (rail_carried_[rail] || rail_silent_[rail] || rail_down_[rail]) {
+        return;
+    }
+    std::size_t failed = 0;
+    for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
+        bool fails = false;
+        for (std::size_t pair = 0; pair < peer->contact.route.total; ++pair) {
+            if (peer->contact.route.pairs[pair].local != rail) {
+                continue;
+            }
+            if (carries(*peer, pair)) {
+                rail_carried_[rail] = true;
+                return;
+            }
+            fails = fails || (state(*peer, pair) == PathState::failed &&
+                              peer->contact.route.local.count > 1);
+        }
+        failed += fails ? 1 : 0;
+    }
+    if (failed >= kSilentPeers) {
+        rail_silent_[rail] = true;
+        observer_.on_path_line("rail " + options_.host + "/" + rails_[rail]->info().name +
+                               " leads nowhere: " + std::to_string(failed) +
+                               " processes have not answered over it, and none has; further ones "
+                               "are reached over other rails until one answers");
     }
 }
 
@@ -244,11 +290,55 @@ void PathRepository::report_failure(Peer& peer, std::size_t pair, const std::str
                                     bool line) {
     if (watches(peer)) {
         change(peer, pair, PathState::failed, why, line);
+        look_at_rail(peer.contact.route.pairs[pair].local);
     }
 }
 
+void PathRepository::report_queue_pair_failure(Peer& peer, std::size_t pair, const std::string& why,
+                                               bool carried, bool line) {
+    if (watches(peer)) {
+        PathRecord& record = record_of(peer, pair);
+        const Nanoseconds lasted = options_.clock->now() - peer.connection.activity.turn_began;
+        const bool vain = !carried && lasted >= kTrial;
+        record.vain = carried ? 0 : record.vain + (vain ? 1 : 0);
+        change(peer, pair, PathState::failed, why, line);
+        look_at_rail(peer.contact.route.pairs[pair].local);
+    }
+}
+
+void PathRepository::report_carried(Peer& peer, std::size_t pair) {
+    if (watches(peer)) {
+        record_of(peer, pair).vain = 0;
+        report_success(peer, pair);
+    }
+}
+
+// A path that was spare may not have been probed yet.
+bool PathRepository::pair_anew(Peer& peer, std::span<const std::uint8_t> order) {
+    const std::vector<std::uint8_t> numbers = adaptib::pair_anew(peer.contact.route, order);
+    if (numbers.empty()) {
+        return false;
+    }
+    if (peer.health.paths != nullptr) {
+        std::vector<PathRecord> records;
+        for (const std::uint8_t number : numbers) {
+            records.push_back(std::move(peer.health.paths->records[number]));
+            records.back().worked =
+                records.back().worked || records.size() <= peer.contact.route.count;
+        }
+        peer.health.paths->records = std::move(records);
+    }
+    const auto taken = std::find(numbers.begin(), numbers.end(), peer.contact.datagram.pair);
+    peer.contact.datagram.pair = static_cast<std::uint8_t>(taken - numbers.begin());
+    peer.health.life.questions.clear();
+    return true;
+}
+
 void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {
-    if (state(peer, pair) != PathState::up && !rail_down_[peer.contact.route.pairs[pair].local]) {
+    const std::uint8_t rail = peer.contact.route.pairs[pair].local;
+    if (state(peer, pair) != PathState::up && !rail_down_[rail]) {
+        rail_carried_[rail] = true;
+        rail_silent_[rail] = false;
         change(peer, pair, PathState::up, "", line);
     }
 }

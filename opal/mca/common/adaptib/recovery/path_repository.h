@@ -16,6 +16,10 @@
 // used before it is up. A path that fails again within seconds rests ever longer before it is
 // asked, even if its port is active again, while there are other paths (flap hold-down).
 //
+// A rail over which some peers have failed and none has ever answered leads nowhere, or to nobody:
+// paths of further peers over it begin as failed, so that these peers do not find that out each for
+// itself. Each is probed, and the first answer ends that.
+//
 // Lines for people: one per path; if a rail takes many paths down or up, one for all of them; and
 // at most kLinesPerSecond a second, with the number of those left out.
 // Invariants: a peer of which all paths were always up has no record. With the parameter
@@ -28,6 +32,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,11 +62,13 @@ public:
         const Clock* clock = nullptr;
     };
     static constexpr std::uint32_t kLinesPerSecond = 8;
+    static constexpr std::size_t kSilentPeers = 4; // of a rail that leads nowhere
 
     PathRepository(const Options& options, RailList rails, Counters& counters,
                    PathObserver& observer)
         : options_(options), rails_(rails), counters_(counters), observer_(observer),
-          rail_down_(rails.size(), false) {}
+          rail_down_(rails.size(), false), rail_silent_(rails.size(), false),
+          rail_carried_(rails.size(), false) {}
 
     bool on() const { return options_.on; }
     // Adds a peer. Its paths over rails that are down are failed from the beginning.
@@ -81,6 +88,10 @@ public:
         return peer.health.paths == nullptr || peer.health.paths->records[pair].usable();
     }
     std::size_t usable_count(const Peer& peer) const;
+    // Returns how many queue pairs in a row have failed on the path without carrying anything.
+    std::uint32_t vain(const Peer& peer, std::size_t pair) const {
+        return peer.health.paths == nullptr ? 0 : peer.health.paths->records[pair].vain;
+    }
     bool is_reachable(std::uint32_t rail, const RailAddress& remote) const {
         return rails_[rail]->is_reachable(remote);
     }
@@ -108,6 +119,14 @@ public:
     void report_failure(Peer& peer, std::size_t pair, const std::string& why, bool line = true);
     // Called when an arrival from the peer shows that the path carries both ways.
     void report_success(Peer& peer, std::size_t pair, bool line = true);
+    // A queue pair on that path has failed. `carried`: something posted to it has completed.
+    void report_queue_pair_failure(Peer& peer, std::size_t pair, const std::string& why,
+                                   bool carried, bool line = true);
+    // Called when a queue pair on that path has completed something.
+    void report_carried(Peer& peer, std::size_t pair);
+    // Gives the peer's subchannels other pairs of its route (peer/route.h). Returns false if they
+    // are the same. REQUIRES: none of them has a queue pair.
+    bool pair_anew(Peer& peer, std::span<const std::uint8_t> order);
     // Changes all paths over a local rail. Restored ones have to be tried first: they are suspect,
     // and probed.
     void rail_failed(std::uint32_t rail, const std::string& why);
@@ -120,6 +139,8 @@ private:
     PathRecord& record_of(Peer& peer, std::size_t pair);
     void change(Peer& peer, std::size_t pair, PathState to, const std::string& why, bool line);
     void note_without(Peer& peer);
+    void look_at_rail(std::uint32_t rail);
+    static bool carries(const Peer& peer, std::size_t pair);
     void say(const std::string& line);
 
     Options options_;
@@ -127,6 +148,8 @@ private:
     Counters& counters_;
     PathObserver& observer_;
     std::vector<bool> rail_down_;
+    std::vector<bool> rail_silent_;  // kSilentPeers have failed over it, and it has carried nothing
+    std::vector<bool> rail_carried_; // it has carried something, as far as anybody looked
     IntrusiveList<Peer, &Peer::health, &PeerHealth::paths_link> peers_;
     IntrusiveList<Peer, &Peer::health, &PeerHealth::troubled_link> troubled_;
     Nanoseconds lines_since_{0};

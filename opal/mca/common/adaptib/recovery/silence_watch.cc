@@ -72,8 +72,8 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         const bool heard = subchannel.completions != silence.seen;
         silence = {};
         silence.seen = subchannel.completions;
-        if (doubted && heard) {
-            paths_.report_success(peer, pair);
+        if ((doubted || paths_.vain(peer, pair) > 0) && heard) {
+            paths_.report_carried(peer, pair);
         }
         return;
     }
@@ -85,7 +85,9 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         silence.until = silence.lasts + options_.timeout / 2;
     }
     if (state != PathState::failed && is_over(subchannel)) {
-        paths_.report_failure(peer, pair, "its queue pair does not complete what was posted");
+        paths_.report_queue_pair_failure(peer, pair,
+                                         "its queue pair does not complete what was posted",
+                                         subchannel.completions > 0);
     } else if (state == PathState::up && silence.lasts >= options_.timeout / 2) {
         paths_.report_suspect(peer, pair, "its queue pair does not complete what was posted");
     }

@@ -223,6 +223,13 @@ Bytes mtu_bytes(std::uint32_t mtu) {
     return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? Bytes{128} << mtu : 0;
 }
 
+Nanoseconds packet_life(const ibv_port_attr& attributes) {
+    constexpr std::int64_t kUnit = 4096; // ns; vol. 1, 14.2.5.6
+    constexpr std::uint8_t kUsual = 18;  // of OpenSM
+    constexpr std::uint8_t kMost = 21;
+    return Nanoseconds{kUnit << std::clamp(attributes.subnet_timeout, kUsual, kMost)};
+}
+
 BytesPerSecond port_rate(const ibv_port_attr& attributes) {
     struct Speed {
         std::uint8_t code;

@@ -56,6 +56,9 @@ void renew_port(Port& port, const Port& read);
 
 Bytes mtu_bytes(std::uint32_t mtu);                        // of an ibv_mtu; 0: not a valid one
 BytesPerSecond port_rate(const ibv_port_attr& attributes); // of data; 0 = unknown
+// Longest time that a packet spends in the network: as the subnet manager says (subnet_timeout), or
+// its usual value where there is none, and for less. Bounded, since connections wait for it.
+Nanoseconds packet_life(const ibv_port_attr& attributes);
 
 // Contents of a RailAddress of this fabric, in host byte order; another byte order fails at
 // `magic`.

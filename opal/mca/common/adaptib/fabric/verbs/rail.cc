@@ -153,6 +153,7 @@ VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions&
     info_.name = device_.name() + ":" + std::to_string(port_.number);
     info_.link_layer = port_.ethernet() ? LinkLayer::ethernet : LinkLayer::infiniband;
     info_.rate = port_rate(port_.attributes);
+    info_.packet_life = packet_life(port_.attributes);
     info_.numa_node = device_.numa_node();
     info_.distance = device_.distance();
     info_.paths = port_.ethernet() ? kRocePaths : 1u << port_.attributes.lmc;

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Paths that never carry a connection, of complete cores over a simulated network: separate
+// networks that look alike, and networks that pass datagrams alone.
+#include <algorithm>
+#include <string>
+
+#include "unit/sim/traffic.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+RanksOptions hosts(std::size_t ranks, std::uint32_t ports, int threshold) {
+    RanksOptions options;
+    options.ranks = ranks;
+    options.world.machine = *machine("connect-ib");
+    options.world.machine.offers.dc = false;
+    options.world.machine.offers.migration = false;
+    options.world.topology =
+        crossbar(static_cast<std::uint32_t>(ranks), {.ports = ports, .one_network = true},
+                 links_of(options.world.machine));
+    std::string text;
+    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    options.parameters.connect_threshold = threshold;
+    return options;
+}
+
+Messages messages_of_all_sizes(Ranks& ranks) {
+    Messages messages;
+    for (const std::size_t bytes : {10u, 3000u, 8000u, 8192u, 1'000'000u}) {
+        for (const std::size_t from : {0u, 1u}) {
+            messages.push_back(std::make_unique<Message>(from, 1 - from, bytes, messages.size()));
+            messages.back()->start(ranks);
+        }
+    }
+    return messages;
+}
+
+std::size_t count(const std::vector<std::string>& texts, const std::string& words) {
+    return static_cast<std::size_t>(
+        std::count_if(texts.begin(), texts.end(), [&](const std::string& text) {
+            return text.find(words) != std::string::npos;
+        }));
+}
+
+std::string all(const std::vector<std::string>& texts) {
+    std::string out;
+    for (const std::string& text : texts) {
+        out += text + "\n";
+    }
+    return out;
+}
+
+struct Planes {
+    const char* name;
+    std::vector<std::uint32_t> of_first; // host, by port
+    std::vector<std::uint32_t> of_second;
+    int threshold;
+};
+
+class AlikePlanes : public testing::TestWithParam<Planes> {};
+INSTANTIATE_TEST_SUITE_P(Orders, AlikePlanes,
+                         testing::Values(Planes{"same", {0, 1}, {0, 1}, 0},
+                                         Planes{"crossed", {0, 1}, {1, 0}, 0},
+                                         Planes{"crossed_later", {0, 1}, {1, 0}, 16},
+                                         Planes{"one_in_common", {0, 1}, {2, 0}, 0}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// Nothing but the answers tells which rail leads where.
+TEST_P(AlikePlanes, MessagesArriveOverThePathsThatThereAre) {
+    const Planes& planes = GetParam();
+    const auto ports = static_cast<std::uint32_t>(planes.of_first.size());
+    const auto ranks = make(hosts(2, ports, planes.threshold));
+    std::size_t common = 0;
+    for (std::size_t port = 0; port < ports; ++port) {
+        const auto& there = ranks->world().topology().hosts;
+        ranks->world().set_plane(there[0].ports[port], planes.of_first[port]);
+        ranks->world().set_plane(there[1].ports[port], planes.of_second[port]);
+        common +=
+            std::count(planes.of_second.begin(), planes.of_second.end(), planes.of_first[port]);
+    }
+    Messages messages = messages_of_all_sizes(*ranks);
+    ranks->run_until([&] { return all_done(messages); }, 2s);
+    expect_arrived(messages);
+    rest(*ranks, 20s);
+    messages = messages_of_all_sizes(*ranks);
+    ranks->run_until([&] { return all_done(messages); }, 2s);
+    expect_arrived(messages);
+    for (const std::size_t rank : {0u, 1u}) {
+        expect_unbroken(*ranks, rank);
+        EXPECT_EQ(ranks->peer(rank, 1 - rank)->lanes.live_subchannels(), common)
+            << all(ranks->messages(rank));
+        EXPECT_LE(count(ranks->messages(rank), "look alike"),
+                  planes.of_first == planes.of_second ? 0u : 1u);
+        EXPECT_LE(ranks->counters(rank).repairs, 3u);
+    }
+    EXPECT_EQ(count(ranks->messages(0), "look alike") + count(ranks->messages(1), "look alike") > 0,
+              planes.of_first != planes.of_second)
+        << all(ranks->messages(0)) << all(ranks->messages(1));
+}
+
+class DeadConnections : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ports, DeadConnections, testing::Values(1u, 2u));
+
+// The first messages lie in rings that nothing reaches, and some are too long for a datagram.
+TEST_P(DeadConnections, MessagesGoAsDatagrams) {
+    const auto ranks = make(hosts(2, GetParam(), 0));
+    ranks->world().set_connections(false);
+    Messages messages = messages_of_all_sizes(*ranks);
+    ranks->run_until([&] { return all_done(messages); }, 60s);
+    SCOPED_TRACE(all(ranks->messages(0)) + all(ranks->messages(1)));
+    expect_arrived(messages);
+    const auto notices = [&] {
+        return count(ranks->messages(0), "carry nothing") +
+               count(ranks->messages(1), "carry nothing");
+    };
+    EXPECT_GE(notices(), 1u) << all(ranks->messages(0)) << all(ranks->messages(1));
+    EXPECT_LE(notices(), 2u) << "one of each process at most";
+    messages = messages_of_all_sizes(*ranks);
+    ranks->run_until([&] { return all_done(messages); }, 100s);
+    expect_arrived(messages);
+    for (const std::size_t rank : {0u, 1u}) {
+        expect_unbroken(*ranks, rank);
+    }
+    ranks->world().set_connections(true);
+    ranks->compute(0, 300s);
+    ranks->compute(1, 300s);
+    rest(*ranks, 301s);
+    carry(*ranks, 0, 1, 100'000);
+    rest(*ranks, 1s);
+    carry(*ranks, 1, 0, 100'000);
+    EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), GetParam());
+}
+
+} // namespace
+} // namespace adaptib::sim
