@@ -44,9 +44,9 @@ protected:
         ConnectBody body{};
         body.connection = 7;
         connects_.prepare(*peer_, body, initiates);
-        for (std::uint16_t path = 0; path < 2; ++path) {
+        for (std::uint8_t path = 0; path < 2; ++path) {
             ASSERT_TRUE(
-                pairs_.connect(*peer_, peer_->lanes.subchannels[path], {path, 0, 0, 77, 1, 5})
+                pairs_.connect(*peer_, peer_->lanes.subchannels[path], {path, path, 0, 0, 77, 1, 5})
                     .ok());
         }
         ASSERT_TRUE(connects_.begin(*peer_));

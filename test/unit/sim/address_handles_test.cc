@@ -137,8 +137,8 @@ TEST_F(AddressHandles, DatagramsLeaveAStaleOne) {
     }
 }
 
-// As before, in a process that sends nothing but acknowledgements: its peer sends the same again and
-// again.
+// As before, in a process that sends nothing but acknowledgements: its peer sends the same again
+// and again.
 TEST_F(AddressHandles, AcknowledgementsLeaveAStaleOne) {
     begin();
     carry(*ranks_, 1, 0, 100);

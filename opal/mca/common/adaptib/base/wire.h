@@ -7,8 +7,7 @@
 //                      | first word 8 | payload |    compact record (channel/ring_layout.h)
 //     datagram         | DatagramHeader 40 | header 24 | body+payload, `length` bytes |
 //
-// Byte order is the host's; the address's magic checks that both ends agree. What check_header and
-// check_body do not accept is counted and dropped.
+// Byte order is the host's (the address's magic checks it). What check_* refuse is dropped.
 // May touch: base/ only.
 #pragma once
 
