@@ -3,6 +3,7 @@
 // networks that look alike, and networks that pass datagrams alone.
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "unit/sim/traffic.h"
 
@@ -100,12 +101,17 @@ TEST_P(AlikePlanes, MessagesArriveOverThePathsThatThereAre) {
         << all(ranks->messages(0)) << all(ranks->messages(1));
 }
 
-class DeadConnections : public testing::TestWithParam<std::uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Ports, DeadConnections, testing::Values(1u, 2u));
+// Ports, and whether the device has DC, whose connections carry nothing either.
+class DeadConnections : public testing::TestWithParam<std::tuple<std::uint32_t, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Ports, DeadConnections,
+                         testing::Combine(testing::Values(1u, 2u), testing::Bool()));
 
 // The first messages lie in rings that nothing reaches, and some are too long for a datagram.
 TEST_P(DeadConnections, MessagesGoAsDatagrams) {
-    const auto ranks = make(hosts(2, GetParam(), 0));
+    const auto [ports, dc] = GetParam();
+    RanksOptions options = hosts(2, ports, 0);
+    options.world.machine.offers.dc = dc;
+    const auto ranks = make(std::move(options));
     ranks->world().set_connections(false);
     Messages messages = messages_of_all_sizes(*ranks);
     ranks->run_until([&] { return all_done(messages); }, 60s);
@@ -131,7 +137,7 @@ TEST_P(DeadConnections, MessagesGoAsDatagrams) {
     rest(*ranks, 1s);
     carry(*ranks, 1, 0, 100'000);
     EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
-    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), GetParam());
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), ports);
 }
 
 } // namespace

@@ -174,7 +174,7 @@ bool DatagramRetransmitter::owes(const DatagramTarget& target) const {
     return target.link != nullptr && target.link->keeps([this](std::uint32_t slot) {
         MessageHeader header;
         std::memcpy(&header, sender_.slots().at(slot) + sizeof(DatagramHeader), sizeof header);
-        return is_sequenced(header.type) &&
+        return (is_sequenced(header.type) || header.type == MessageType::slice) &&
                (header.type != MessageType::disconnect || header.flags != kDisconnectAck);
     });
 }

@@ -329,9 +329,9 @@ void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
             return;
         }
     }
-    const bool shares = context_.options.sharing == Sharing::spare && !peer.connection.shared &&
-                        parts_.sharing.may_share(peer) && is_needed(peer) &&
-                        parts_.sharing.shares_at_once(peer);
+    const bool shares = !rests(peer) && context_.options.sharing == Sharing::spare &&
+                        !peer.connection.shared && parts_.sharing.may_share(peer) &&
+                        is_needed(peer) && parts_.sharing.shares_at_once(peer);
     if (shares) {
         peer.connection.activity.asks_itself = true;
         peer.connection.activity.preference = SharingPreference::shared;
@@ -477,7 +477,8 @@ const ConnectSubchannel* Handshake::find(const ConnectBody& body, const Subchann
     const ConnectSubchannel* const end = body.subchannels + body.subchannel_count;
     const ConnectSubchannel* const found =
         std::find_if(body.subchannels, end, [&](const ConnectSubchannel& each) {
-            return each.rail == subchannel.remote_rail && each.path == subchannel.path;
+            return each.rail == subchannel.remote_rail && each.to == subchannel.local_rail &&
+                   each.path == subchannel.path;
         });
     return found == end ? nullptr : found;
 }

@@ -116,10 +116,10 @@ bool ConnectionReactions::choose_pairs(Peer& peer) {
         pairs_reported_ = true;
         message_(Severity::notice,
                  "No path such as " + before + " works, but " + parts_->paths.path_text(peer, 0) +
-                     " does: these rails are in different networks that look alike. Connections "
-                     "now join the others; the first contact with each process takes longer for "
-                     "that. If these are InfiniBand networks, give each a subnet prefix of its own "
-                     "(opensm: subnet_prefix).");
+                     " does: connections now join these rails. If nothing is wrong with the "
+                     "others, they are in different networks that look alike, and the first "
+                     "contact with each process takes longer for that: give each InfiniBand "
+                     "network a subnet prefix of its own (opensm: subnet_prefix).");
     }
     return true;
 }
@@ -151,7 +151,7 @@ bool ConnectionReactions::pair_anew(Peer& peer, const std::vector<std::uint8_t>&
 }
 
 // The first rest is as long as a path's whose queue pair has carried nothing; each further one is
-// twice as long.
+// twice as long, unless connections have worked for longer than the last one.
 bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     constexpr std::uint32_t kDoublings = 6;
     const Nanoseconds now = clock_.now();
@@ -163,16 +163,23 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     bool dead = false;
     bool good = false;
     for (std::size_t i = 0; i < route.total; ++i) {
-        passes = passes || parts_->paths.state(peer, i) == PathState::up;
+        passes = passes || (parts_->paths.state(peer, i) == PathState::up &&
+                            (i < route.count || DatagramPaths::heard_over(peer, i)));
         good = good || (i < route.count && is_good(peer, i));
         dead = dead || (i < route.count && parts_->paths.vain(peer, i) >= kVain);
     }
     if (!told && (good || !dead || !passes)) {
         return false;
     }
-    const std::uint32_t times = peer.connection.without.times++;
-    const Nanoseconds rest = UnconnectedPaths::kForgiveAfter * (1 << std::min(times, kDoublings));
-    peer.connection.without.until = now + rest;
+    const auto rest_after = [&](std::uint32_t times) {
+        return UnconnectedPaths::kForgiveAfter * (1 << std::min(times, kDoublings));
+    };
+    WithoutConnection& without = peer.connection.without;
+    if (now - without.until > rest_after(without.times)) {
+        without.times = 0;
+    }
+    const Nanoseconds rest = rest_after(without.times++);
+    without.until = now + rest;
     if (!told) {
         message_(
             Severity::notice,

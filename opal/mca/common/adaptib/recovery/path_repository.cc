@@ -38,6 +38,12 @@ const char* state_text(PathState state) {
     return "unknown";
 }
 
+// Messages of the peer come over the control lane. Where nothing is sent but their credit, nothing
+// else tells that its queue pair works.
+bool receives_over(const Peer& peer, std::size_t pair) {
+    return peer.control.lane == pair && peer.in.ring && peer.in.ring->consumed() > 0;
+}
+
 } // namespace
 
 void PathRepository::add(Peer& peer) {
@@ -299,6 +305,7 @@ void PathRepository::report_queue_pair_failure(Peer& peer, std::size_t pair, con
     if (watches(peer)) {
         PathRecord& record = record_of(peer, pair);
         const Nanoseconds lasted = options_.clock->now() - peer.connection.activity.turn_began;
+        carried = carried || receives_over(peer, pair);
         const bool vain = !carried && lasted >= kTrial;
         record.vain = carried ? 0 : record.vain + (vain ? 1 : 0);
         change(peer, pair, PathState::failed, why, line);
