@@ -143,7 +143,7 @@ protected:
         made.answers = answers;
         made.subchannel_count = 2;
         for (std::uint8_t rail = 0; rail < 2; ++rail) {
-            made.subchannels[rail].rail = rail;
+            made.subchannels[rail].rail = made.subchannels[rail].to = rail;
             made.subchannels[rail].qp = 100u + rail;
         }
         return made;

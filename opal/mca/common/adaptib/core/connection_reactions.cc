@@ -154,9 +154,14 @@ bool ConnectionReactions::pair_anew(Peer& peer, const std::vector<std::uint8_t>&
 // twice as long, unless connections have worked for longer than the last one.
 bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     constexpr std::uint32_t kDoublings = 6;
+    constexpr Nanoseconds kCommonBy{1'000'000'000}; // since a repair began
     const Nanoseconds now = clock_.now();
     if (now < peer.connection.without.until) {
         return true;
+    }
+    // The two sides may do without different paths, and so have none in common.
+    if (peer.interruption.repair.active && now - peer.interruption.repair.began > kCommonBy) {
+        UnconnectedPaths::forget(peer);
     }
     const PeerRoute& route = peer.contact.route;
     bool passes = false; // what datagrams are
