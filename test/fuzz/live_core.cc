@@ -425,6 +425,11 @@ private:
                                         peer.connection.number + input_.below(2), input_.below(4),
                                         0});
         case MessageType::fragment: return bytes_of(FragmentBody{id(), length()});
+        case MessageType::slice:
+            return bytes_of(SliceBody{static_cast<MessageType>(input_.below(
+                                          static_cast<std::uint32_t>(MessageType::count_))),
+                                      0, 0, static_cast<std::uint32_t>(length()),
+                                      static_cast<std::uint32_t>(length())});
         default: return {};
         }
     }
@@ -438,7 +443,8 @@ private:
         body.ring_address = round_up(address(), kCacheLine);
         body.credit_address = body.ring_address + body.ring_bytes;
         for (ConnectSubchannel& subchannel : std::span(body.subchannels).first<kMaxRails>()) {
-            subchannel.rail = static_cast<std::uint16_t>(input_.below(3));
+            subchannel.rail = static_cast<std::uint8_t>(input_.below(3));
+            subchannel.to = static_cast<std::uint8_t>(input_.below(3));
             subchannel.qp = addresses_[1].rails[0].datagram_qp + input_.below(8);
             subchannel.psn = input_.below(2);
             subchannel.path = static_cast<std::uint8_t>(subchannel.psn);
@@ -463,7 +469,8 @@ private:
         header.tag = with.tag;
         std::vector<std::byte> body = plausible(header.type, peer);
         if (header.type == MessageType::eager || header.type == MessageType::eager_sync ||
-            header.type == MessageType::fragment || header.type == MessageType::active_part) {
+            header.type == MessageType::fragment || header.type == MessageType::slice ||
+            header.type == MessageType::active_part) {
             body.resize(body.size() + std::min<std::size_t>(length(), 1500));
         }
         const auto spoil = input_.take<std::uint8_t>();
