@@ -32,15 +32,16 @@ hca_environment() {
     export ADAPTIB_HCA_HOST=a,b,c,d@OMPI_COMM_WORLD_RANK
 }
 
+# hca_lacks_infiniband DRIVER: returns 0 if the driver's devices have Ethernet ports only
+hca_lacks_infiniband() { [[ $1 =~ ^(bnxt_re|irdma|rxe|siw|efa|hns)$ ]]; }
+
 # hca_topology NAME DEVICE_SETTINGS [PORT_SETTINGS]: makes a topology file whose devices and
 # InfiniBand ports have these settings, and prints its name. ADAPTIB_HCA_DRIVER: the driver of all
 # devices; those without InfiniBand get RoCE ports in the place of InfiniBand's, and no settings.
 hca_topology() {
     local driver=${ADAPTIB_HCA_DRIVER:-} ports="s/port lid.*/& ${3:-}/"
     case $2 in driver=*) driver= ;; esac
-    case $driver in
-        bnxt_re | irdma | rxe | hns) ports='s/port lid=([0-9]+).*/port link=ethernet gid=10.3.0.\1/' ;;
-    esac
+    ! hca_lacks_infiniband "$driver" || ports='s/port lid=([0-9]+).*/port link=ethernet gid=10.3.0.\1/; /^(link|route) /d'
     sed -E "s/device [vr].*/& ${driver:+driver=$driver} $2/; $ports" "$top/test/hca/hosts.topology" \
         >"$logs/hca-$1.topology"
     printf '%s\n' "$logs/hca-$1.topology"
@@ -195,7 +196,7 @@ hca_conformance() {
     local host=a status # with InfiniBand ports
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-conformance
     ADAPTIB_HCA_TOPOLOGY=$(hca_topology conformance "driver=$1") || return
-    case $1 in rxe|hns) host=e ;; esac
+    ! hca_lacks_infiniband "$1" || host=e
     ADAPTIB_HCA_HOST=$host LD_LIBRARY_PATH=$hca_library timeout 300 \
         "$build_root/release/test/adaptib_conformance_verbs" --gtest_brief=1
     status=$?
@@ -223,7 +224,7 @@ hca_rdma_core() {
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-rdma-core ADAPTIB_HCA_HOST=a
     tests=$(hca_rdma_core_tests) || return
     ADAPTIB_HCA_TOPOLOGY=$(hca_topology "rdma-core-$1" "driver=$1") || return
-    case $1 in bnxt_re | irdma | rxe | hns | siw | efa) ADAPTIB_HCA_HOST=e device=r0 ;; esac
+    ! hca_lacks_infiniband "$1" || { ADAPTIB_HCA_HOST=e && device=r0; }
     rm -f "$ADAPTIB_HCA_FABRIC"
     LD_LIBRARY_PATH=$hca_library timeout 100 "$top/test/hca/rdma_core.py" "$tests" $device "$1"
     status=$?
