@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 
 namespace adaptib::study {
 
@@ -48,8 +49,8 @@ public:
             most_sent = std::max(most_sent, sent);
             most_received = std::max(most_received, received);
         }
-        out_.resize(most_sent);
-        in_.resize(most_received);
+        out_ = stage.ranks.buffer(rank, false, most_sent);
+        in_ = stage.ranks.buffer(rank, true, most_received);
     }
 
     // Goes on as long as steps end within their calls.
@@ -90,15 +91,16 @@ private:
         waiting_ = step.receives.size() + step.sends.size();
         Bytes at = 0;
         for (const Message& receive : step.receives) {
-            stage_.ranks.receive(rank_, receive.peer, tag_of(step_), in_.data() + at, receive.bytes,
+            std::memset(in_ + at, 0, std::min<Bytes>(receive.bytes, sizeof(std::uint64_t)));
+            stage_.ranks.receive(rank_, receive.peer, tag_of(step_), in_ + at, receive.bytes,
                                  *this);
             at += receive.bytes;
         }
         at = 0;
         const std::uint64_t stamp = stamp_of(rank_, step_);
         for (const Message& send : step.sends) {
-            std::memcpy(out_.data() + at, &stamp, std::min<Bytes>(send.bytes, sizeof stamp));
-            stage_.ranks.send(rank_, send.peer, tag_of(step_), out_.data() + at, send.bytes, *this);
+            std::memcpy(out_ + at, &stamp, std::min<Bytes>(send.bytes, sizeof stamp));
+            stage_.ranks.send(rank_, send.peer, tag_of(step_), out_ + at, send.bytes, *this);
             at += send.bytes;
         }
     }
@@ -108,7 +110,7 @@ private:
         Bytes at = 0;
         for (const Message& receive : step.receives) {
             const std::uint64_t stamp = stamp_of(receive.peer, step_);
-            if (std::memcmp(in_.data() + at, &stamp,
+            if (std::memcmp(in_ + at, &stamp,
                             std::min<Bytes>(receive.bytes, sizeof stamp)) != 0) {
                 fail("another message arrived than was sent");
             }
@@ -134,11 +136,26 @@ private:
     std::size_t waiting_ = 0;
     bool playing_ = false;
     Nanoseconds begin_{0};
-    std::vector<std::byte> out_;
-    std::vector<std::byte> in_;
+    std::byte* out_;
+    std::byte* in_;
 };
 
 } // namespace
+
+std::byte* Ranks::buffer(std::uint32_t rank, bool receives, Bytes bytes) {
+    constexpr Bytes kPage = 4096;
+    std::vector<Buffer>& buffers = buffers_[{rank, receives}];
+    if (buffers.empty() || buffers.back().bytes < bytes) {
+        const Bytes whole = (bytes + kPage - 1) / kPage * kPage;
+        auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPage, whole));
+        if (memory == nullptr) {
+            throw std::bad_alloc();
+        }
+        std::memset(memory, 0, whole);
+        buffers.push_back({std::unique_ptr<std::byte, Free>(memory), whole});
+    }
+    return buffers.back().memory.get();
+}
 
 bool replay(const Pattern& pattern, Ranks& ranks, Timing& out, std::string& text) {
     out = Timing{};

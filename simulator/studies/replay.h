@@ -9,8 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -30,6 +34,10 @@ public:
     };
 
     virtual ~Ranks() = default;
+    // A rank's memory for what it sends, or receives: whole pages that stay where they are as long
+    // as the ranks live, so that a replay finds the registrations of the one before, as a program
+    // that repeats a pattern does, wherever the heap has room.
+    std::byte* buffer(std::uint32_t rank, bool receives, Bytes bytes);
     virtual std::size_t size() const = 0;
     // Non-blocking. Messages of a pair and a tag are matched in the order of their sending.
     virtual void send(std::uint32_t rank, std::uint32_t to, std::int32_t tag, const void* data,
@@ -40,6 +48,17 @@ public:
     virtual Nanoseconds now(std::uint32_t rank) const = 0;
     // Runs the world until the condition is true; false if it never will be.
     virtual bool run_until(const std::function<bool()>& condition) = 0;
+
+private:
+    struct Free {
+        void operator()(std::byte* memory) const { std::free(memory); }
+    };
+    struct Buffer {
+        std::unique_ptr<std::byte, Free> memory;
+        Bytes bytes = 0;
+    };
+    // The last one of each is in use; those before were too short.
+    std::map<std::pair<std::uint32_t, bool>, std::vector<Buffer>> buffers_;
 };
 
 struct Timing {
