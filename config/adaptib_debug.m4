@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# --enable-debug: no optimization, and the checks of the standard library. Comes before AC_PROG_CC,
-# whose default flags it replaces; flags that the user gives win over both.
+# --enable-debug: no optimization, the checks of the standard library, and audits
+# (base/invariant.h). Comes before AC_PROG_CC, whose default flags it replaces; flags that the user
+# gives win over both.
 
 AC_DEFUN([ADAPTIB_DEBUG], [
     AC_ARG_ENABLE([debug],
@@ -9,7 +10,7 @@ AC_DEFUN([ADAPTIB_DEBUG], [
         [], [enable_debug=no])
     AS_IF([test "$enable_debug" = yes],
           [: ${CFLAGS="-g -O0"}
-           : ${CXXFLAGS="-g -O0 -D_GLIBCXX_ASSERTIONS"}],
+           : ${CXXFLAGS="-g -O0 -D_GLIBCXX_ASSERTIONS -DADAPTIB_AUDITS"}],
           [: ${CFLAGS="-g -O2"}
            : ${CXXFLAGS="-g -O2"}])
 ])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# --enable-asan (addresses, undefined behavior, and the standard library's own checks),
+# --enable-asan (addresses, undefined behavior, the standard library's own checks, and audits: base/invariant.h),
 # --enable-tsan (threads): for the unit tests; an ordinary mpirun does not load a component that is
 # built in this way. Sets adaptib_sanitize_FLAGS.
 
@@ -15,10 +15,10 @@ AC_DEFUN([ADAPTIB_SANITIZERS], [
     AS_IF([test "$enable_asan" = yes && test "$enable_tsan" = yes],
           [AC_MSG_ERROR([--enable-asan and --enable-tsan exclude each other; use two builds])])
     AS_IF([test "$enable_asan" = yes],
-          [adaptib_sanitize_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -D_GLIBCXX_ASSERTIONS"])
+          [adaptib_sanitize_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -D_GLIBCXX_ASSERTIONS -DADAPTIB_AUDITS"])
     AS_IF([test "$enable_tsan" = yes],
           [# gcc defines the macro by itself.
-           adaptib_sanitize_FLAGS="-fsanitize=thread -D__SANITIZE_THREAD__=1 -fno-omit-frame-pointer"])
+           adaptib_sanitize_FLAGS="-fsanitize=thread -D__SANITIZE_THREAD__=1 -fno-omit-frame-pointer -DADAPTIB_AUDITS"])
     AS_IF([test -n "$adaptib_sanitize_FLAGS"],
           [AC_MSG_CHECKING([whether $CXX links with $adaptib_sanitize_FLAGS])
            AC_LANG_PUSH([C++])

@@ -58,10 +58,14 @@ SegmentOptions small() {
     return options;
 }
 
+// Of the kind that segments have: other programs come and go meanwhile.
 std::set<std::string> names_in_dev_shm() {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-        names.insert(entry.path().filename());
+        const std::string name = entry.path().filename();
+        if (name.starts_with("adaptib-") && !name.starts_with("adaptib-hca")) {
+            names.insert(name);
+        }
     }
     return names;
 }

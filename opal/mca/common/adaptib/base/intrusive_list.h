@@ -10,11 +10,12 @@
 // Ownership: elements are the caller's; one must not move or die while it is linked. The list never
 //   touches its elements when it is destroyed.
 // Threads: not thread safe.
-// May touch: nothing.
+// May touch: base/.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
+
+#include "base/invariant.h"
 
 namespace adaptib {
 
@@ -55,7 +56,9 @@ public:
     // REQUIRES: `element` is in this list.
     void remove(T& element) {
         ListLink<T>& own = link(element);
-        assert(own.linked());
+        ADAPTIB_INVARIANT(own.linked(), "an element that is removed is in the list", size_);
+        ADAPTIB_INVARIANT(link(*own.prev).next == &element && link(*own.next).prev == &element,
+                          "the neighbors of an element name it", size_);
         if (own.next == &element) {
             first_ = nullptr;
         } else {
@@ -85,7 +88,7 @@ private:
     // In a ring the place before the first is the place after the last.
     void insert_before_first(T& element) {
         ListLink<T>& own = link(element);
-        assert(!own.linked());
+        ADAPTIB_INVARIANT(!own.linked(), "an element is in one list only", size_);
         if (first_ == nullptr) {
             first_ = &element;
             own.next = own.prev = &element;

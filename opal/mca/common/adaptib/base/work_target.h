@@ -6,12 +6,13 @@
 // back. The upper bits, which no address uses, are a number of the target's own, by which it tells
 // its requests apart.
 // Ownership: a target outlives its outstanding work.
-// May touch: nothing.
+// May touch: base/.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+
+#include "base/invariant.h"
 
 namespace adaptib {
 
@@ -36,7 +37,7 @@ constexpr std::size_t kWorkNumbers = std::size_t{1} << (64 - kAddressBits);
 // Returns the wr_id of a request. `number` is taken modulo kWorkNumbers.
 inline std::uint64_t wr_id_of(WorkTarget* target, std::size_t number = 0) {
     const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(target));
-    assert(address >> kAddressBits == 0);
+    ADAPTIB_INVARIANT(address >> kAddressBits == 0, "addresses of a process have 48 bits", address);
     return address | std::uint64_t{number} << kAddressBits;
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "interface/process_trace.h"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <string_view>
 
+#include "base/invariant.h"
 #include "base/parameters.h"
 #include "interface/output_directory.h"
 #include "stats/trace_json.h"
@@ -16,7 +18,25 @@ namespace {
 
 const char* directory() { return process_parameters().trace.trace; }
 
+// What a broken invariant prints of the trace, and of whose.
+constexpr std::size_t kLastEvents = 20;
+std::array<std::atomic<const Trace*>, kMaxEndpoints> printed{};
+
+void print_traces() {
+    for (const auto& each : printed) {
+        if (const Trace* trace = each.load(std::memory_order_acquire)) {
+            print_last_events(*trace, kLastEvents);
+        }
+    }
+}
+
 } // namespace
+
+ProcessTrace::~ProcessTrace() {
+    for (auto& each : printed) {
+        each.store(nullptr, std::memory_order_release);
+    }
+}
 
 bool ProcessTrace::wanted() const { return std::string_view(directory()) != "none"; }
 
@@ -47,6 +67,8 @@ Trace* ProcessTrace::begin(std::uint32_t endpoint) {
     }
     traces_[endpoint] = std::make_unique<Trace>(clock_, process_parameters().trace.trace_events,
                                                 TraceStamps::ticks);
+    printed[endpoint].store(traces_[endpoint].get(), std::memory_order_release);
+    on_broken_invariant(&print_traces);
     return traces_[endpoint].get();
 }
 

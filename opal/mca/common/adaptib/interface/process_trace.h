@@ -25,6 +25,7 @@ class ProcessTrace {
 public:
     ProcessTrace(const opal_common_adaptib_environment_t& environment, const Clock& clock)
         : environment_(environment), clock_(clock) {}
+    ~ProcessTrace();
 
     // Returns false, after a message, if the directory cannot be written.
     bool check() const;

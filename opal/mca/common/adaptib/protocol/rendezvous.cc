@@ -4,7 +4,6 @@
 #include "protocol/rendezvous.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace adaptib {
 
@@ -64,7 +63,8 @@ Status Rendezvous::announce(SendRequest& request) {
     body.kind = transfer.kind;
     body.op_kind = request.op_kind;
     if (transfer.kind == SourceKind::direct) {
-        assert(transfer.memory != nullptr);
+        ADAPTIB_INVARIANT(transfer.memory != nullptr, "what is announced is registered",
+                          body.bytes);
         body.address = reinterpret_cast<std::uintptr_t>(transfer.local);
         body.key_count = key_count;
         transfer.memory->copy_remote_keys(body.keys);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stats/trace_json.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -177,6 +178,21 @@ void write_trace_json(std::span<const TraceOfProcess> processes,
         writer.write(process);
     }
     out("\n]}\n");
+}
+
+void print_last_events(const Trace& trace, std::size_t most) {
+    const Trace::Moment now = trace.now();
+    for (std::size_t i = trace.size() - std::min(most, trace.size()); i < trace.size(); ++i) {
+        const TraceEvent& event = trace.at(i);
+        const Kind& kind = kind_of(event);
+        const auto before =
+            std::chrono::duration<double, std::micro>(now.time - trace.time(event, now));
+        std::fprintf(stderr, "adaptib: %.3f us before: %s%s, %s, rail %d, %" PRIu64 " %s\n",
+                     before.count(), kind.name, kind.phase == Phase::END ? " (end)" : "",
+                     rank_name(event.subject.peer).c_str(),
+                     event.subject.rail == TraceSubject::kNoRail ? -1 : event.subject.rail,
+                     event.subject.value, kind.value);
+    }
 }
 
 bool write_trace_file(const std::string& path, std::span<const TraceOfProcess> processes) {

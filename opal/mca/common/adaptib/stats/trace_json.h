@@ -37,6 +37,8 @@ struct TraceOfProcess {
 // Calls `out` for each piece of a JSON text.
 void write_trace_json(std::span<const TraceOfProcess> processes,
                       const std::function<void(const std::string&)>& out);
+// Prints the last events to stderr, a line each, latest last.
+void print_last_events(const Trace& trace, std::size_t most);
 // Returns false, and sets errno, if not all could be written.
 bool write_trace_file(const std::string& path, std::span<const TraceOfProcess> processes);
 
