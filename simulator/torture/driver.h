@@ -80,6 +80,13 @@ public:
     // Runs progress until all data under way has arrived.
     virtual void settle() = 0;
 
+    // Virtual time; the time until which something held operations up: the last change of a port or
+    // cable, the end of a computation; and how soon after that all operations end, at most. 0 where
+    // time is not virtual.
+    virtual Nanoseconds time() const { return Nanoseconds{0}; }
+    virtual Nanoseconds held_up_until() const { return Nanoseconds{0}; }
+    virtual Nanoseconds ends_within() const { return Nanoseconds{0}; }
+
     // Which ranks are endpoints of the same process, and the names of all.
     virtual const sim::Endpoints& endpoints() const = 0;
 

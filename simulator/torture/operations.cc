@@ -251,6 +251,7 @@ void Runner::record_one_sided(Live& live, const Operation& operation) {
 // --- completion ----------------------------------------------------------------------------------
 
 void Runner::on_completed(Live& live) {
+    ended_ = driver_->time();
     if (live.done) {
         problem("operation " + std::to_string(live.operation->id) + " was reported twice");
         return;

@@ -153,6 +153,9 @@ private:
         constexpr std::array<std::uint64_t, 5> kPaces{1, 10, 100, 2000, 100'000};
         set_world("failures", kChanges[random.below(kChanges.size())]);
         set_world("failure_pace", kPaces[random.below(kPaces.size())]);
+        if (random.below(3) == 0) {
+            set_world("swizzle", 1);
+        }
         const bool lossy =
             std::any_of(program_.world.begin(), program_.world.end(),
                         [](const Setting& setting) { return setting.name == "datagram_loss"; });

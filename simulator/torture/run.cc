@@ -44,6 +44,7 @@ Outcome Runner::outcome() {
     }
     look_at_buffers();
     look_at_ranks();
+    look_at_the_end();
     ask_the_models();
     // The cores are destroyed after their regions, and before the buffers.
     for (auto& live : lives_) {
@@ -95,6 +96,7 @@ void Runner::on_turn(std::uint32_t rank) {
         ++self.next;
         self.turns = 0;
         --left_;
+        begun_ = driver_->time();
     }
     if (self.next < self.list.size()) {
         driver_->wake(rank, 1 + random_.below(10));
@@ -192,6 +194,7 @@ bool Runner::receive_what_is_left() {
                 while (
                     claim(drains_[rank], {context, Envelope::kAnySource, tag}, kLongestPayload)) {
                     found = true;
+                    begun_ = driver_->time();
                 }
             }
         }
@@ -233,6 +236,19 @@ void Runner::look_at_ranks() {
         if (driver_->counters(rank).bad_packets > 0) {
             problem("rank " + std::to_string(rank) + " has got bad packets");
         }
+    }
+}
+
+// Once nothing holds operations up any more, all end soon.
+void Runner::look_at_the_end() {
+    const Nanoseconds since = std::max(begun_, driver_->held_up_until());
+    const auto milliseconds = [](Nanoseconds time) {
+        return std::to_string(time.count() / 1'000'000) + " ms";
+    };
+    if (ended_ > since + driver_->ends_within()) {
+        problem("an operation ended " + milliseconds(ended_ - since) +
+                " after the last one had begun and the last fault was over, not within " +
+                milliseconds(driver_->ends_within()));
     }
 }
 

@@ -73,6 +73,7 @@ private:
     bool receive_what_is_left();
     void look_at_buffers();
     void look_at_ranks();
+    void look_at_the_end();
     void ask_the_models();
 
     // operations.cc
@@ -103,7 +104,9 @@ private:
     std::unique_ptr<Driver> driver_;
     Random random_;
     Time now_ = 0;
-    std::size_t left_;                     // operations not yet begun
+    Nanoseconds begun_{0}; // when the last operation began, and when the last one ended, by the
+    Nanoseconds ended_{0}; // driver's time
+    std::size_t left_;     // operations not yet begun
     std::vector<std::string> said_before_; // by the cores, before the program begins
     bool has_atomics_ = false; // all rails have them; otherwise only target-assisted ones are run
     std::vector<Rank> ranks_;

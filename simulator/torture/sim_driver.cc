@@ -53,30 +53,57 @@ void warp(sim::MachineModel& machine, std::uint64_t seed) {
     }
 }
 
-// Takes ports down and up, at times and in an order that a seed gives; at the end all are up.
+// Takes ports down and up, or clogs cables, at times and in an order that a seed gives; at the end
+// all work.
 class Failures final : private sim::Event {
 public:
+    enum class Kind : std::uint8_t {
+        ports,
+        swizzle // of the cables of some ports, which stop one by one without a word, and go on in
+                // another order (FoundationDB's swizzle-clog)
+    };
+
     // `pace`: mean time between two changes; the maximum is twice that.
-    void begin(sim::World& world, std::uint64_t seed, std::uint32_t changes, Nanoseconds pace) {
+    void begin(sim::World& world, std::uint64_t seed, std::uint32_t changes, Nanoseconds pace,
+               Kind kind) {
         world_ = &world;
         random_ = Random(seed);
         left_ = changes;
         pace_ = pace;
+        kind_ = kind;
         for (const sim::Host& host : world.topology().hosts) {
             ports_.insert(ports_.end(), host.ports.begin(), host.ports.end());
         }
         next();
     }
+    // The time of the last change so far.
+    Nanoseconds last() const { return last_; }
 
 private:
     void happen() override {
+        last_ = world_->simulator().now();
         if (left_ == 0) {
             for (const sim::PortIndex port : std::exchange(down_, {})) {
-                world_->set_port(port, true);
+                set(port, true);
             }
             return;
         }
         --left_;
+        if (kind_ == Kind::ports) {
+            change_a_port();
+        } else {
+            swizzle();
+        }
+        next();
+    }
+    void set(sim::PortIndex port, bool works) {
+        if (kind_ == Kind::ports) {
+            world_->set_port(port, works);
+        } else {
+            world_->set_link(world_->topology().ports[port].link, works);
+        }
+    }
+    void change_a_port() {
         // Lets the same few fail again and again.
         const std::size_t among = random_.below(2) == 0 ? ports_.size() : (ports_.size() + 2) / 3;
         const sim::PortIndex port = ports_[random_.below(among)];
@@ -84,8 +111,23 @@ private:
         if (was_up) {
             down_.push_back(port);
         }
-        world_->set_port(port, !was_up);
-        next();
+        set(port, !was_up);
+    }
+    void swizzle() {
+        if (chosen_ == 0 && down_.empty()) {
+            chosen_ = 1 + random_.below(ports_.size());
+            for (std::size_t i = 0; i < chosen_; ++i) { // the first ones, in any order
+                std::swap(ports_[i], ports_[i + random_.below(ports_.size() - i)]);
+            }
+        }
+        if (chosen_ > 0) {
+            down_.push_back(ports_[--chosen_]);
+            set(down_.back(), false);
+        } else {
+            std::swap(down_[random_.below(down_.size())], down_.back());
+            set(down_.back(), true);
+            down_.pop_back();
+        }
     }
     void next() {
         const auto within = static_cast<std::uint64_t>(2 * pace_.count() + 1);
@@ -97,8 +139,11 @@ private:
     Random random_{1};
     std::uint32_t left_ = 0;
     Nanoseconds pace_{0};
+    Kind kind_ = Kind::ports;
+    Nanoseconds last_{0};
     std::vector<sim::PortIndex> ports_;
-    std::vector<sim::PortIndex> down_;
+    std::vector<sim::PortIndex> down_; // or clogged
+    std::size_t chosen_ = 0;           // first ones of ports_ that are still to be clogged
 };
 
 class SimDriver final : public Driver {
@@ -154,10 +199,19 @@ public:
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
         paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost;
+        // A loss of datagrams does not end: where many are lost, each of a chain of messages may wait
+        // for the longest time before one is sent again. DC initiators are replaced when what they
+        // have sent is gone.
+        ends_within_ =
+            number(program, "datagram_loss", 0) >= kManyLost / 2
+                ? Nanoseconds{std::chrono::minutes{5}}
+                : std::chrono::seconds{number(program, "outliving_writes", 0) > 0 ? 4 : 1};
         if (ranks_ != nullptr && failing > 0) {
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
-                            std::chrono::microseconds{pace});
+                            std::chrono::microseconds{pace},
+                            number(program, "swizzle", 0) != 0 ? Failures::Kind::swizzle
+                                                               : Failures::Kind::ports);
         }
         trace_ = ranks_ == nullptr ? "" : trace;
         return ranks_ != nullptr;
@@ -188,8 +242,14 @@ public:
             ranks_->process(rank).charge(time);
         } else {
             ranks_->compute(rank, time);
+            computes_until_ = std::max(computes_until_, ranks_->now(rank) + time);
         }
     }
+    Nanoseconds time() const override { return ranks_->world().simulator().now(); }
+    Nanoseconds held_up_until() const override {
+        return std::max(failures_.last(), computes_until_);
+    }
+    Nanoseconds ends_within() const override { return ends_within_; }
     bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
     // Runs until the world stands still, and many passes of the cores start nothing.
     void settle() override {
@@ -268,6 +328,8 @@ private:
     std::string trace_; // path; empty: none
     bool paths_may_fail_ = false;
     Failures failures_; // ends before the world
+    Nanoseconds computes_until_{0};
+    Nanoseconds ends_within_{0};
 };
 
 } // namespace
