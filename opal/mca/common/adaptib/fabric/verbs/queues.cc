@@ -181,6 +181,9 @@ VerbsQueuePair* VerbsCompletionQueue::find(std::uint32_t number) const {
 void VerbsCompletionQueue::forget(const VerbsQueuePair& qp) {
     std::erase_if(kept_, [&](const WorkCompletion& c) { return c.qp_number == qp.number(); });
     fetch_but(&qp);
+    ADAPTIB_AUDIT(std::none_of(kept_.begin(), kept_.end(),
+                               [&](const WorkCompletion& c) { return c.qp_number == qp.number(); }),
+                  "no completion of a queue pair that is forgotten is kept", kept_.size());
 }
 
 void VerbsCompletionQueue::fetch() { fetch_but(nullptr); }

@@ -623,6 +623,8 @@ void RdmaCm::drop_id(Encounter& encounter) {
     if (rail_.state() == PortState::active) {
         calls_.destroy_id(id);
     } else {
+        ADAPTIB_AUDIT(std::find(parked_.begin(), parked_.end(), id) == parked_.end(),
+                      "an id is parked once", id);
         id->context = nullptr;
         parked_.push_back(id);
     }

@@ -165,6 +165,8 @@ void Responder::loop() {
         }
         if (!rests) {
             left = serve(served_, std::span(watched_).subspan(1), woken, left);
+            ADAPTIB_INVARIANT(left <= kMostAtOnce, "the thread takes no more questions than it may",
+                              left);
             woken = woken && left == 0; // serve() may not have come to all ports
         }
     }

@@ -160,6 +160,8 @@ std::size_t ResponderPort::on_event(std::size_t limit) {
             unacknowledged_ = 0;
         }
     }
+    ADAPTIB_INVARIANT(unacknowledged_ < kAcknowledgeEvery, "few events are not acknowledged",
+                      unacknowledged_);
     std::size_t questions = 0;
     bool armed = false;
     pending_ = false;
