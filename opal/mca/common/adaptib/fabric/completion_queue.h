@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/invariant.h"
 #include "base/units.h"
 
 namespace adaptib {
@@ -86,7 +87,12 @@ class CompletionQueue {
 public:
     virtual ~CompletionQueue() = default;
     // Takes up to out.size() completions, oldest first; returns their number.
-    std::size_t poll(std::span<WorkCompletion> out) { return poll_impl(out); }
+    std::size_t poll(std::span<WorkCompletion> out) {
+        const std::size_t count = poll_impl(out);
+        ADAPTIB_AUDIT(count <= out.size(), "a poll takes no more than it was asked for", count,
+                      out.size());
+        return count;
+    }
 
 private:
     virtual std::size_t poll_impl(std::span<WorkCompletion> out) = 0;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/rail_address.h"
 
 namespace adaptib {
@@ -28,6 +29,7 @@ public:
     virtual ~LateEndpoints() = default;
     // Address that endpoint number `index`, 1 to 15, will have on that rail.
     RailAddress address(std::uint32_t rail, std::uint32_t index) const {
+        ADAPTIB_INVARIANT(index > 0, "the first endpoint is open from the start", rail);
         return address_impl(rail, index);
     }
     // Takes the set of endpoints that peers have looked for since the last call: bit `index`.

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -63,6 +65,7 @@ const Transition* find_transition(QpType type, QpState from, QpState to) {
 
 Status check_transition(QpType type, QpState from, const QpAttributes& attributes,
                         std::uint32_t mask, bool migration, QpState& to) {
+    ADAPTIB_INVARIANT(from <= QpState::error, "a queue pair is in one of five states", from);
     const QpState wanted = (mask & kQpState) != 0 ? attributes.state : from;
     const std::uint32_t rest = mask & ~static_cast<std::uint32_t>(kQpState);
     if (wanted > QpState::error) {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/memory_region.h"
@@ -112,7 +113,13 @@ public:
     bool usable() const { return usable_impl(); }
     // While the guard is open, the caller need not ask usable(). Once the guard is closed, the
     // caller asks usable() and takes a new guard. Valid until the queue pair is reset or destroyed.
-    FastPathGuard fast_path_guard() const { return fast_path_guard_impl(); }
+    FastPathGuard fast_path_guard() const {
+        const FastPathGuard guard = fast_path_guard_impl();
+        ADAPTIB_INVARIANT(guard.target != nullptr ||
+                              guard.faults->load(std::memory_order_relaxed) != 0,
+                          "a guard without a target is shut", number_);
+        return guard;
+    }
 
 protected:
     explicit QueuePair(QpType type) : type_(type) {}

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/address_handle.h"
@@ -50,14 +51,22 @@ public:
     // connection use the path of the same index, so that packets of one end arrive on the path that
     // the other expects.
     // REQUIRES: is_reachable(remote); index < paths_to(remote).
-    std::uint32_t paths_to(const RailAddress& remote) const { return paths_to_impl(remote); }
+    std::uint32_t paths_to(const RailAddress& remote) const {
+        const std::uint32_t paths = paths_to_impl(remote);
+        ADAPTIB_INVARIANT(paths > 0, "a path leads to each rail", paths);
+        return paths;
+    }
     PathSpec path_to(const RailAddress& remote, std::uint32_t index) const {
         return path_to_impl(remote, index);
     }
     // Longest datagram that this rail and the remote one take: RailInfo::datagram_bytes, or less if
     // the remote one takes less. REQUIRES: is_reachable(remote).
     Bytes datagram_bytes_to(const RailAddress& remote) const {
-        return datagram_bytes_to_impl(remote);
+        const Bytes bytes = datagram_bytes_to_impl(remote);
+        ADAPTIB_INVARIANT(bytes <= info_.datagram_bytes,
+                          "no remote rail makes datagrams longer than this one's", bytes,
+                          info_.datagram_bytes);
+        return bytes;
     }
     // Returns true if the DC queue pairs of both rails, which serve many peers alike, suit each
     // other. Same result at both ends. REQUIRES: is_reachable(remote).
@@ -71,18 +80,18 @@ public:
     void refuse(const RailAddress& remote, Reason why) { refuse_impl(remote, why); }
 
     Status create_cq(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
-        return create_cq_impl(depth, out);
+        return made(create_cq_impl(depth, out), out);
     }
     Status create_srq(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) {
-        return create_srq_impl(depth, out);
+        return made(create_srq_impl(depth, out), out);
     }
     Status create_qp(const QpInit& init, std::unique_ptr<QueuePair>& out) {
-        return create_qp_impl(init, out);
+        return made(create_qp_impl(init, out), out);
     }
     // Never waits. kNotYet, kUnanswered: call again. A handle leads where the path led when it was
     // made: a later one may lead to another port.
     Status create_ah(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
-        return create_ah_impl(path, out);
+        return made(create_ah_impl(path, out), out);
     }
     // Call it until it is ok before QueuePair::modify sets a path: otherwise that call may wait for
     // the system to find the path. kNotYet, kUnanswered: call again.
@@ -93,30 +102,41 @@ public:
     // region is destroyed.
     Status register_memory(void* address, Bytes length, std::uint32_t access,
                            std::unique_ptr<MemoryRegion>& out) {
-        return register_impl(address, length, access, out);
+        const Status status = made(register_impl(address, length, access, out), out);
+        ADAPTIB_INVARIANT(!status.ok() || (out->address() == address && out->length() == length),
+                          "a region is the memory that it was made for", address, length);
+        return status;
     }
     // Registers memory that the processor cannot reach: an accelerator's, which has that file and
     // that address. not_supported: the rail cannot do that.
     Status register_file(const FileRange& file, void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) {
-        return register_file_impl(file, address, length, access, out);
+        return made(register_file_impl(file, address, length, access, out), out);
     }
     // Allocates zeroed memory, aligned to a cache line. The region owns it; it is registered.
     Status allocate(Bytes length, std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
-        return allocate_impl(length, access, out);
+        return made(allocate_impl(length, access, out), out);
     }
     // As allocate(), but page-aligned, and only the first bytes need memory now: the owner adds
     // more by MemoryRegion::commit, peers by QueuePair::commit. A fabric that cannot do that gives
     // the whole region memory at once. REQUIRES: first <= length.
     Status allocate_sparse(Bytes length, Bytes first, std::uint32_t access,
                            std::unique_ptr<MemoryRegion>& out) {
-        return allocate_sparse_impl(length, first, access, out);
+        ADAPTIB_INVARIANT(first <= length, "the first part of a region lies in it", first, length);
+        return made(allocate_sparse_impl(length, first, access, out), out);
     }
 
 protected:
     RailInfo info_;
 
 private:
+    // Passes the status of a call on that makes an object.
+    template <class Object> static Status made(Status status, const std::unique_ptr<Object>& out) {
+        ADAPTIB_INVARIANT(!status.ok() || out != nullptr, "a call that succeeds makes an object",
+                          status.reason());
+        return status;
+    }
+
     virtual PortState state_impl() const = 0;
     virtual RailAddress address_impl() const = 0;
     virtual bool is_reachable_impl(const RailAddress& remote) const = 0;

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/growing_ring.h"
+#include "base/invariant.h"
 #include "base/status.h"
 #include "fabric/work.h"
 
@@ -53,7 +54,11 @@ public:
     }
     // Oldest receive; null if there is none.
     const QueuedReceive* peek() { return posted_.empty() ? nullptr : &posted_.front(); }
-    void drop() { posted_.pop(); }
+    // REQUIRES: there is a receive.
+    void drop() {
+        ADAPTIB_INVARIANT(!posted_.empty(), "a receive that is taken was posted", posted_.size());
+        posted_.pop();
+    }
     std::size_t size() const { return posted_.size(); }
     void clear() { posted_.clear(); }
 

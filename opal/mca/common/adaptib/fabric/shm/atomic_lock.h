@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "fabric/shm/layout.h"
 
 namespace adaptib::shm {
@@ -23,7 +24,9 @@ public:
 
     // `pid` and `slot` name this process: producer slot + 1 in that segment, or kOwner.
     AtomicLock(std::byte* segment, std::uint32_t pid, std::uint32_t slot)
-        : segment_(segment), name_(static_cast<std::uint64_t>(pid) << 32 | slot) {}
+        : segment_(segment), name_(static_cast<std::uint64_t>(pid) << 32 | slot) {
+        ADAPTIB_INVARIANT(slot != 0, "the name of a holder is not that of a free lock", slot);
+    }
 
     bool try_lock() {
         std::uint64_t free = 0;

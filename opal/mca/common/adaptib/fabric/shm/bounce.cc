@@ -2,8 +2,11 @@
 // The pool of bounce slots.
 #include "fabric/shm/bounce.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
+
+#include "base/invariant.h"
 
 namespace adaptib::shm {
 
@@ -35,16 +38,32 @@ bool BouncePool::take(std::uint32_t& slot) {
     }
     slot = free_.back();
     free_.pop_back();
+    ADAPTIB_INVARIANT(slot < slots_.size() && slots_[slot].abandoned_to == nullptr,
+                      "a free slot waits for nobody", slot, slots_.size());
     slots_[slot].tag = next_tag_++;
     header(slot)->answer.store(0, std::memory_order_relaxed);
     return true;
 }
 
-void BouncePool::give(std::uint32_t slot) { free_.push_back(slot); }
+void BouncePool::give(std::uint32_t slot) {
+    ADAPTIB_INVARIANT(slot < slots_.size() && slots_[slot].abandoned_to == nullptr,
+                      "a slot that waits for an answer is not free", slot, slots_.size());
+    ADAPTIB_AUDIT(std::count(free_.begin(), free_.end(), slot) == 0, "a slot is given back once",
+                  slot);
+    free_.push_back(slot);
+    ADAPTIB_INVARIANT(free_.size() <= slots_.size(), "free slots are slots of the pool",
+                      free_.size(), slots_.size());
+}
 
 void BouncePool::abandon(std::uint32_t slot, std::shared_ptr<PeerSegment> target) {
+    ADAPTIB_INVARIANT(target != nullptr && slots_[slot].abandoned_to == nullptr,
+                      "a slot is abandoned once, to a target", slot, target.get());
+    ADAPTIB_AUDIT(std::count(free_.begin(), free_.end(), slot) == 0,
+                  "a slot that is abandoned is in use", slot);
     slots_[slot].abandoned_to = std::move(target);
     ++abandoned_;
+    ADAPTIB_INVARIANT(abandoned_ <= slots_.size(), "abandoned slots are slots of the pool",
+                      abandoned_, slots_.size());
 }
 
 BounceAnswer BouncePool::answer(std::uint32_t slot) const {
@@ -61,6 +80,7 @@ void BouncePool::sweep() {
         Slot& slot = slots_[i];
         if (slot.abandoned_to != nullptr &&
             (answer(i) != BounceAnswer::none || slot.abandoned_to->gone())) {
+            ADAPTIB_INVARIANT(abandoned_ > 0, "an abandoned slot is counted", i, abandoned_);
             slot.abandoned_to.reset();
             --abandoned_;
             free_.push_back(i);

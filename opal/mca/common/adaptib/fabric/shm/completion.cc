@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
 #include "fabric/shm/context.h"
 #include "fabric/shm/local_qp.h"
 
@@ -15,10 +16,14 @@ namespace adaptib::shm {
 ShmCompletionQueue::ShmCompletionQueue(Context& context, std::uint32_t rail)
     : context_(context), rail_(rail) {}
 
-ShmCompletionQueue::~ShmCompletionQueue() { context_.completions_taken(entries_.size()); }
+ShmCompletionQueue::~ShmCompletionQueue() {
+    ADAPTIB_INVARIANT(entries_.empty(), "queue pairs end before their completion queue",
+                      entries_.size());
+}
 
 void ShmCompletionQueue::push(const WorkCompletion& completion, LocalQueuePair* qp,
                               std::uint64_t release) {
+    ADAPTIB_INVARIANT(qp != nullptr, "a completion belongs to a queue pair", completion.qp_number);
     Entry& entry = entries_.push();
     entry.completion = completion;
     entry.qp = qp;
@@ -58,6 +63,8 @@ ShmSharedReceiveQueue::ShmSharedReceiveQueue(Context& context, std::uint32_t rai
 }
 
 ShmSharedReceiveQueue::~ShmSharedReceiveQueue() {
+    ADAPTIB_INVARIANT(waiting_.empty(), "queue pairs end before their shared receive queue",
+                      waiting_.size());
     shared_->available.store(0, std::memory_order_release);
     context_.srqs().remove(index_);
 }
@@ -68,6 +75,8 @@ Status ShmSharedReceiveQueue::post_impl(const ReceiveWork& work) {
         return status;
     }
     shared_->available.store(receives_.size(), std::memory_order_release);
+    ADAPTIB_INVARIANT(receives_.size() <= depth_, "a queue holds no more receives than its depth",
+                      receives_.size(), depth_);
     for (LocalQueuePair* qp : waiting_) {
         context_.activate(qp);
     }
@@ -82,6 +91,8 @@ void ShmSharedReceiveQueue::drop() {
 }
 
 void ShmSharedReceiveQueue::wait_for_post(LocalQueuePair* qp) {
+    ADAPTIB_INVARIANT(receives_.size() == 0, "a queue pair waits only where no receive is posted",
+                      receives_.size());
     if (std::find(waiting_.begin(), waiting_.end(), qp) == waiting_.end()) {
         waiting_.push_back(qp);
     }
@@ -99,6 +110,7 @@ Status ShmSharedReceiveQueue::arm_limit_impl(std::uint32_t limit) {
 }
 
 void ShmSharedReceiveQueue::check_limit() {
+    ADAPTIB_INVARIANT(limit_ <= depth_, "a limit is no higher than the depth", limit_, depth_);
     if (limit_ != 0 && receives_.size() < limit_) {
         limit_ = 0;
         context_.raise(EventKind::srq_limit, rail_, 0, this);

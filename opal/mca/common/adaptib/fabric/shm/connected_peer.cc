@@ -3,10 +3,15 @@
 
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 void ConnectedPeer::attach(std::shared_ptr<PeerSegment> segment, std::uint32_t rail,
                            std::uint32_t number) {
+    ADAPTIB_INVARIANT(!attached(), "a queue pair has one peer at a time", number_, number);
+    ADAPTIB_INVARIANT(segment != nullptr && rail < kMaxRails && number >> 24 == 0,
+                      "a peer is a queue pair of a rail of a segment", segment.get(), rail, number);
     segment_ = std::move(segment);
     rail_ = rail;
     pid_ = segment_->pid();
@@ -28,6 +33,7 @@ void ConnectedPeer::detach() {
 
 bool ConnectedPeer::find(std::uint64_t address, Bytes length, std::uint32_t key,
                          std::uint32_t access) {
+    ADAPTIB_INVARIANT(attached(), "memory is looked up while there is a peer", address, key);
     const std::uint64_t tag = region_tag(key);
     // A tag comes back after some ten thousand others; the range is another one then.
     bool covered = tag == region_.tag && region_.covers(address, length);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "fabric/shm/atomic_lock.h"
 #include "fabric/shm/layout.h"
@@ -31,6 +32,9 @@ public:
     void attach(std::shared_ptr<PeerSegment> segment, std::uint32_t rail, std::uint32_t number);
     // Tells how the peer's entry has to look from now on.
     void expect(std::uint32_t own_number, std::uint32_t psn) {
+        ADAPTIB_INVARIANT(attached() && own_number >> 24 == 0,
+                          "two queue pairs with numbers of 24 bits are connected", own_number,
+                          number_);
         expected_word_ = qp_word(number_, own_number, psn, 0, true);
     }
     void detach();
@@ -73,6 +77,9 @@ public:
     const RegionView& region() const { return region_; }
     // REQUIRES: region() lies in the segment and covers the address.
     std::byte* in_segment(std::uint64_t address) const {
+        ADAPTIB_INVARIANT(region_.mapped != nullptr,
+                          "memory of a peer's segment is mapped before it is used", address,
+                          region_.base);
         return region_.mapped + (address - region_.base);
     }
     // Performs the atomic on such a word; returns the old value.
@@ -87,6 +94,8 @@ public:
         return old;
     }
     Status commit(std::uint64_t address, Bytes length) {
+        ADAPTIB_INVARIANT(region_.covers(address, length),
+                          "memory is committed within the region that was found", address, length);
         return segment_->commit(region_.offset + (address - region_.base), length);
     }
     std::uint64_t region_tag(std::uint32_t key) const {

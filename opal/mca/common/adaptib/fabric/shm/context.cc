@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/shm/local_qp.h"
 #include "fabric/shm/process.h"
 
@@ -18,7 +19,9 @@ Context::Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::u
     : segment_(std::move(segment)), clock_(clock), rails_(segment_->header()->rail, rails),
       consumer_(segment_->base()), regions_(segment_.get()), bounce_(segment_.get()),
       single_copy_(notices), queue_pairs_(*segment_, last_error_text_), srqs_(*segment_),
-      peers_(*segment_, last_error_text_) {}
+      peers_(*segment_, last_error_text_) {
+    ADAPTIB_INVARIANT(rails > 0 && rails <= kMaxRails, "a process has 1 to 16 rails", rails);
+}
 
 // -------------------------------------------------------------------------------------------------
 // Rails and events
@@ -61,6 +64,8 @@ bool Context::next_event(Event& out) {
 
 void Context::activate(LocalQueuePair* qp) {
     if (!qp->active) {
+        ADAPTIB_AUDIT(std::find(active_.begin(), active_.end(), qp) == active_.end(),
+                      "a queue pair is in the list of active ones once", qp->number());
         qp->active = true;
         active_.push_back(qp);
     }
@@ -130,9 +135,13 @@ void Context::progress_active() {
             active_.pop_back();
         }
     }
+    ADAPTIB_AUDIT(std::all_of(active_.begin(), active_.end(),
+                              [](const LocalQueuePair* qp) { return qp->active; }),
+                  "queue pairs of the list are active", active_.size());
 }
 
 void Context::owe(std::shared_ptr<PeerSegment> peer, const RecordFields& fields) {
+    ADAPTIB_INVARIANT(peer != nullptr, "a record is owed to a peer", fields.type);
     owed_.push_back({std::move(peer), fields});
     pay();
     watch_.poll_hint.busy = true;

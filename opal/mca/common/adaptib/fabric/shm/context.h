@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/invariant.h"
 #include "base/units.h"
 #include "fabric/fabric.h"
 #include "fabric/shm/bounce.h"
@@ -76,6 +77,8 @@ public:
     // other peers check more.
     void count_broken(int more) {
         broken_ += more;
+        ADAPTIB_INVARIANT(broken_ >= 0, "no more queue pairs are mended than were broken", broken_,
+                          more);
         if (more > 0) {
             watch_.faults.store(1, std::memory_order_relaxed);
         }
@@ -86,7 +89,11 @@ public:
         ++completions_;
         watch_.poll_hint.busy = true;
     }
-    void completions_taken(std::size_t count) { completions_ -= count; }
+    void completions_taken(std::size_t count) {
+        ADAPTIB_INVARIANT(count <= completions_, "completions that are taken were queued", count,
+                          completions_);
+        completions_ -= count;
+    }
 
     void raise(EventKind kind, std::uint32_t rail, std::uint32_t qp_number,
                SharedReceiveQueue* srq = nullptr);

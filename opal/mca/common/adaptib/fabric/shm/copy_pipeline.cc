@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 bool CopyPipeline::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
@@ -41,10 +43,16 @@ bool CopyPipeline::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
 
 bool CopyPipeline::request(const SendWork& work, Bytes length, std::uint32_t own_number,
                            Attempt& a) {
+    ADAPTIB_INVARIANT(!a.faulted, "a request that has met a fault asks for nothing more", a.moved,
+                      length);
+    ADAPTIB_INVARIANT(a.moved <= length, "a request moves no more than its length", a.moved,
+                      length);
     Asked asked = Asked::yes;
     while (asked == Asked::yes && a.moved < length && pieces_.size() < kBounceSlotsPerQp) {
         asked = request_piece(work, length, own_number, a);
     }
+    ADAPTIB_INVARIANT(pieces_.size() <= kBounceSlotsPerQp,
+                      "a queue pair fills no more slots than it may", pieces_.size());
     a.faulted = asked == Asked::local_fault && (work.flags & kMayFault) != 0;
     return asked != Asked::local_fault || a.faulted;
 }
@@ -54,6 +62,8 @@ bool CopyPipeline::request(const SendWork& work, Bytes length, std::uint32_t own
 bool CopyPipeline::empty_slot(const SendWork& work, const Piece& piece, const Attempt& a) const {
     const std::span<const Gather> gather{work.gather, work.gather_count};
     if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
+        ADAPTIB_INVARIANT(gather.size() == 1 && piece.length == 8,
+                          "an atomic has one entry, of 8 bytes", gather.size(), piece.length);
         std::memcpy(gather[0].address, &pool_.header(piece.slot)->result, 8);
     } else if (work.opcode == Opcode::read && a.unpinned) {
         return copy_checked(Direction::from_peer, own_pid_, pool_.data(piece.slot), gather,

@@ -23,6 +23,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 namespace {
@@ -51,6 +53,8 @@ Name name_of(std::uint32_t number) {
     out.address.sun_family = AF_UNIX;
     const int n = std::snprintf(out.address.sun_path + 1, sizeof out.address.sun_path - 1,
                                 "adaptib-%08x", number);
+    ADAPTIB_INVARIANT(n > 0 && static_cast<std::size_t>(n) < sizeof out.address.sun_path - 1,
+                      "a socket has room for its name", n);
     out.length =
         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
     return out;
@@ -203,6 +207,7 @@ struct DescriptorServer::Service {
 
 std::unique_ptr<DescriptorServer> DescriptorServer::start(int descriptor, ServerKeys keys,
                                                           std::uint32_t first_number) {
+    ADAPTIB_INVARIANT(descriptor >= 0, "a server has a descriptor to serve", descriptor);
     std::unique_ptr<DescriptorServer> server(new DescriptorServer);
     server->service_ = std::make_shared<Service>(descriptor, keys.answer);
     int error = try_asking();
@@ -219,6 +224,7 @@ std::unique_ptr<DescriptorServer> DescriptorServer::start(int descriptor, Server
 std::uint32_t DescriptorServer::number() const { return service_->number; }
 
 int DescriptorServer::Service::open_socket(std::uint64_t key, std::uint32_t first_number) {
+    ADAPTIB_INVARIANT(socket < 0, "a server has one socket", socket);
     socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket < 0) {
         return errno;
@@ -246,6 +252,7 @@ void DescriptorServer::Service::close_socket() {
 }
 
 int DescriptorServer::start_thread() {
+    ADAPTIB_INVARIANT(owner_ == 0, "a server has one thread", owner_);
     auto its = std::make_unique<std::shared_ptr<Service>>(service_);
     pthread_attr_t attributes;
     sigset_t all;
@@ -312,6 +319,8 @@ void DescriptorServer::Service::serve() {
         close(taken);
     }
     lock.lock();
+    ADAPTIB_INVARIANT(!ended && socket < 0, "the thread ends once, without its socket", ended,
+                      socket);
     ended = true;
     changed.notify_one();
 }

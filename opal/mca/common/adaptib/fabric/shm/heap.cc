@@ -10,6 +10,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/shm/layout.h"
 
 namespace adaptib::shm {
@@ -27,6 +28,10 @@ Heap::~Heap() {
 }
 
 void Heap::begin(const SegmentFile& file, Bytes begin, Bytes end) {
+    ADAPTIB_INVARIANT(extents_.empty() && blocks_.empty(), "a heap begins once", extents_.size(),
+                      blocks_.size());
+    ADAPTIB_INVARIANT(begin <= end && ((begin | end) & (kPage - 1)) == 0,
+                      "a heap is whole pages of the file", begin, end);
     file_ = &file;
     begin_ = mapped_ = begin;
     end_ = end;
@@ -57,11 +62,13 @@ Status Heap::allocate(Bytes length, Bytes& offset) {
     mark(offset, need, true);
     blocks_.emplace(offset, Block{need, false});
     in_use_ += need;
+    ADAPTIB_AUDIT(adds_up(), "mapped memory of a heap is used or free", mapped_, in_use_);
     return kOk;
 }
 
 Status Heap::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
     const Bytes need = round_up(length, page_bytes());
+    ADAPTIB_INVARIANT(first <= length, "the first part of a block lies in it", first, length);
     if (length == 0) {
         return Status::error(Reason::bad_argument);
     }
@@ -78,6 +85,7 @@ Status Heap::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
     mark(offset, need, true); // peers may commit and write any of them
     blocks_.emplace(offset, Block{need, true});
     in_use_ += need;
+    ADAPTIB_AUDIT(adds_up(), "mapped memory of a heap is used or free", mapped_, in_use_);
     return kOk;
 }
 
@@ -91,8 +99,11 @@ void Heap::release(Bytes offset) {
     if (block.sparse && discard(offset, block.length)) {
         mark(offset, block.length, false);
     }
-    in_use_ -= std::min(in_use_, block.length);
+    ADAPTIB_INVARIANT(block.length <= in_use_, "a block is part of what is in use", block.length,
+                      in_use_);
+    in_use_ -= block.length;
     give(offset, block.length);
+    ADAPTIB_AUDIT(adds_up(), "mapped memory of a heap is used or free", mapped_, in_use_);
 }
 
 Status Heap::take(Bytes need, Bytes alignment, Bytes& offset) {
@@ -106,7 +117,10 @@ Status Heap::take(Bytes need, Bytes alignment, Bytes& offset) {
     if (const Status status = add_extent(need); !status.ok()) {
         return status;
     }
-    return take_free(need, alignment, offset) ? kOk : Status::error(Reason::internal);
+    const bool found = take_free(need, alignment, offset);
+    ADAPTIB_INVARIANT(found, "a new extent has room for the block that it is made for", need,
+                      mapped_);
+    return kOk;
 }
 
 // First fit, so that low addresses stay warm.
@@ -125,6 +139,8 @@ bool Heap::take_free(Bytes need, Bytes alignment, Bytes& offset) {
             free_.emplace(begin + need, start + length - begin - need);
         }
         offset = begin;
+        ADAPTIB_AUDIT(begin + need <= extent_of(begin).begin + extent_of(begin).length,
+                      "a block lies in one extent", begin, need);
         return true;
     }
     return false;
@@ -149,6 +165,7 @@ Status Heap::add_extent(Bytes need) {
     extents_.push_back({mapped_, length, static_cast<std::byte*>(at)});
     free_.emplace(mapped_, length);
     mapped_ += length;
+    ADAPTIB_INVARIANT(mapped_ <= end_, "extents end with the file", mapped_, end_);
     return kOk;
 }
 
@@ -156,6 +173,10 @@ Status Heap::add_extent(Bytes need) {
 void Heap::give(Bytes offset, Bytes length) {
     const Extent& extent = extent_of(offset);
     auto next = free_.lower_bound(offset);
+    ADAPTIB_INVARIANT(offset + length <= extent.begin + extent.length, "a block lies in one extent",
+                      offset, length);
+    ADAPTIB_INVARIANT(next == free_.end() || offset + length <= next->first,
+                      "memory that is given back is not free", offset, length);
     if (next != free_.end() && offset + length == next->first &&
         next->first < extent.begin + extent.length) {
         length += next->second;
@@ -163,6 +184,9 @@ void Heap::give(Bytes offset, Bytes length) {
     }
     if (next != free_.begin()) {
         const auto before = std::prev(next);
+        ADAPTIB_INVARIANT(before->first + before->second <= offset,
+                          "memory that is given back is not free", before->first, before->second,
+                          offset);
         if (before->first + before->second == offset && before->first >= extent.begin) {
             before->second += length;
             return;
@@ -171,10 +195,24 @@ void Heap::give(Bytes offset, Bytes length) {
     free_.emplace(offset, length);
 }
 
+bool Heap::adds_up() const {
+    Bytes free = 0;
+    Bytes used = 0;
+    for (const auto& [offset, length] : free_) {
+        free += length;
+    }
+    for (const auto& [offset, block] : blocks_) {
+        used += block.length;
+    }
+    return used == in_use_ && used + free == mapped_ - begin_;
+}
+
 // -------------------------------------------------------------------------------------------------
 // Memory
 
 Status Heap::commit(Bytes offset, Bytes length) {
+    ADAPTIB_INVARIANT(is_within(offset, length, begin_, end_ - begin_),
+                      "a heap commits its own memory", offset, length);
     if (const int error = commit_file(file_->fd, offset, length); error != 0) {
         return refuse(no_memory_text(*file_, error));
     }
@@ -201,6 +239,8 @@ bool Heap::has_memory(Bytes offset, Bytes length) const {
 }
 
 void Heap::mark(Bytes offset, Bytes length, bool committed) {
+    ADAPTIB_INVARIANT(is_within(offset, length, begin_, end_ - begin_), "a block lies in its heap",
+                      offset, length);
     for (Bytes page = (offset - begin_) / kPage; page * kPage < offset + length - begin_; ++page) {
         pages_[page] = committed;
     }
@@ -224,11 +264,16 @@ const Heap::Extent& Heap::extent_of(Bytes offset) const {
     const auto behind =
         std::upper_bound(extents_.begin(), extents_.end(), offset,
                          [](Bytes wanted, const Extent& extent) { return wanted < extent.begin; });
+    ADAPTIB_INVARIANT(behind != extents_.begin(), "an address of the heap lies in an extent",
+                      offset, mapped_);
     return *std::prev(behind);
 }
 
 std::byte* Heap::at(Bytes offset) const {
     const Extent& extent = extent_of(offset);
+    ADAPTIB_INVARIANT(offset - extent.begin <= extent.length,
+                      "an address of the heap lies in an extent", offset, extent.begin,
+                      extent.length);
     return extent.base + (offset - extent.begin);
 }
 

@@ -75,6 +75,8 @@ private:
     void clear(Bytes offset, Bytes length);
     void mark(Bytes offset, Bytes length, bool committed);
     Status refuse(std::string text);
+    // Returns true if free and used blocks together are all mapped memory.
+    bool adds_up() const;
 
     const SegmentFile* file_ = nullptr;
     Bytes begin_ = 0;

@@ -4,9 +4,11 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/invariant.h"
 #include "fabric/shm/limits.h"
 
 namespace adaptib::shm {
@@ -54,6 +56,8 @@ void InitiatorFence::wait_a_while(std::vector<BusyInitiator> initiators) {
 void InitiatorFence::wait(std::vector<BusyInitiator> initiators) {
     add_kept(initiators);
     wait_for(initiators, false);
+    ADAPTIB_AUDIT(initiators.empty(), "no peer is busy when the user gets memory back",
+                  initiators.size());
 }
 
 void InitiatorFence::release(OwnSegment& segment, Bytes offset,
@@ -63,6 +67,9 @@ void InitiatorFence::release(OwnSegment& segment, Bytes offset,
     if (initiators.empty()) {
         segment.release(offset);
     } else {
+        ADAPTIB_AUDIT(std::none_of(blocks_.begin(), blocks_.end(),
+                                   [&](const Block& block) { return block.offset == offset; }),
+                      "a block waits once", offset);
         blocks_.push_back({offset, std::move(initiators)});
     }
 }

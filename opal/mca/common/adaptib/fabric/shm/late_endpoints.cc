@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/shm/descriptor_server.h"
 #include "fabric/shm/opening.h"
 
@@ -90,6 +91,7 @@ private:
 } // namespace
 
 RailAddress OwnLateEndpoints::address_impl(std::uint32_t rail, std::uint32_t index) const {
+    ADAPTIB_INVARIANT(index <= kMaxLate, "the header has room for each late endpoint", index);
     WireAddress wire = segment_.wire_address(rail);
     wire.late = static_cast<std::uint8_t>(index);
     wire.cookie = late_key(wire.cookie, index);
@@ -121,6 +123,7 @@ Status find_late_endpoint(const WireAddress& late, WireAddress& out, Obstacle& o
     if (late.late > kMaxLate) {
         return Status::error(Reason::bad_argument);
     }
+    ADAPTIB_INVARIANT(late.late != 0, "the first endpoint is not late", late.rail);
     const WireAddress first = first_of(late);
     FirstPage page;
     if (const Status status = page.map(first, obstacle); !status.ok()) {

@@ -2,15 +2,22 @@
 // States of a queue pair, and completions.
 #include "fabric/shm/local_qp.h"
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 LocalQueuePair::LocalQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
     : QueuePair(init.type), context_(context), rail_(rail),
       send_cq_(static_cast<ShmCompletionQueue*>(init.send_cq)), send_depth_(init.send_depth),
       max_gather_(init.max_gather), inline_bytes_(init.inline_bytes), signal_all_(init.signal_all),
-      receiver_(context, this, rail, init) {}
+      receiver_(context, this, rail, init) {
+    ADAPTIB_INVARIANT(send_cq_ != nullptr && max_gather_ <= kMaxGather,
+                      "a queue pair has a completion queue and short gather lists", send_cq_,
+                      max_gather_);
+}
 
 Status LocalQueuePair::enter() {
+    ADAPTIB_INVARIANT(entry_ == nullptr, "a queue pair enters the table once", number_);
     const Status status = context_.queue_pairs().add(this, number_);
     if (status.ok()) {
         entry_ = queue_pairs_of(context_.segment().base()) + qp_index(number_);
@@ -78,6 +85,11 @@ QpAttributes LocalQueuePair::query_impl() const {
 // Guards do not look at the queue pair itself, so a queue pair with an error closes the guards of
 // all. Guards of a queue pair that is reset are invalid.
 void LocalQueuePair::set_state(QpState to) {
+    ADAPTIB_INVARIANT(to == QpState::error || to == QpState::reset || to == state_ ||
+                          static_cast<int>(to) == static_cast<int>(state_) + 1,
+                      "a queue pair moves to the next state, to ERR or to RESET", state_, to);
+    ADAPTIB_INVARIANT(state_ == QpState::error || !broken_, "a queue pair is broken only in ERR",
+                      state_);
     const bool broken = to == QpState::error && (broken_ || state_ == QpState::ready_to_send);
     context_.count_broken(static_cast<int>(broken) - static_cast<int>(broken_));
     broken_ = broken;
@@ -127,6 +139,9 @@ void LocalQueuePair::enter_error() {
 
 void LocalQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
                                    std::uint64_t release) {
+    ADAPTIB_INVARIANT(released_ < release && release <= posted_,
+                      "a request completes once, in the order of posting", released_, release,
+                      posted_);
     WorkCompletion completion;
     completion.wr_id = wr_id;
     completion.status = status;

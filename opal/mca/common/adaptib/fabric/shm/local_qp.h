@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "fabric/fabric.h"
 #include "fabric/qp_rules.h"
 #include "fabric/shm/completion.h"
@@ -33,6 +34,8 @@ public:
     bool progress();
     // Called when a polled completion covers the first `count` send requests.
     void release_sends(std::uint64_t count) {
+        ADAPTIB_INVARIANT(count <= posted_, "requests that are released were posted", count,
+                          posted_);
         if (count > released_) {
             released_ = count;
         }

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
 #include "fabric/qp_rules.h"
 
 namespace adaptib::shm {
 
 WorkStatus MessageSender::state(std::uint64_t message, bool& over) const {
+    ADAPTIB_INVARIANT(message != 0 && message <= sent_,
+                      "a message whose state is asked for was sent", message, sent_);
     const std::uint64_t word = peer_.entry().word.load(std::memory_order_acquire);
     over = false;
     if (qp_word_number(word) != peer_.number() || (peer_.rails_word() & kRailDown) != 0) {
@@ -74,6 +77,9 @@ Step MessageSender::wait_for_room(Push push, Attempt& a, WorkStatus& status) {
 Step MessageSender::send(const SendWork& work, Bytes length, std::uint8_t rnr_retry, Attempt& a,
                          WorkStatus& status) {
     a.give_up = kNever;
+    ADAPTIB_INVARIANT(a.message == 0 && a.moved <= length,
+                      "a message is sent once, and no more than its length", a.message, a.moved,
+                      length);
     Step step = Step::wait;
     if (a.moved == 0 && !receive_ready(rnr_retry, a, status, step)) {
         return step;
@@ -106,6 +112,9 @@ Step MessageSender::send(const SendWork& work, Bytes length, std::uint8_t rnr_re
 Step MessageSender::send_notice(const SendWork& work, Bytes length, std::uint8_t rnr_retry,
                                 Attempt& a, WorkStatus& status) {
     a.give_up = kNever;
+    ADAPTIB_INVARIANT(a.message == 0 && a.data_done,
+                      "the notice of a write is sent once, behind the data", a.message,
+                      a.data_done);
     Step step = Step::wait;
     if (!receive_ready(rnr_retry, a, status, step)) {
         return step;

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/invariant.h"
 #include "fabric/completion_queue.h"
 #include "fabric/shm/attempt.h"
 #include "fabric/shm/connected_peer.h"
@@ -25,6 +26,8 @@ public:
 
     // A new connection: its messages are counted from 1, and come from that queue pair.
     void restart(std::uint32_t own_number) {
+        ADAPTIB_INVARIANT(own_number != 0 && own_number >> 24 == 0,
+                          "a sender has a number of 24 bits", own_number);
         own_number_ = own_number;
         sent_ = 0;
     }

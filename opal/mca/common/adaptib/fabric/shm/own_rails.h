@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/invariant.h"
 #include "base/units.h"
 #include "fabric/event.h"
 #include "fabric/shm/layout.h"
@@ -64,6 +65,7 @@ private:
 
 inline Nanoseconds OwnRails::pace(std::uint32_t rail, std::uint64_t peer_word, Bytes bytes,
                                   const Clock& clock) {
+    ADAPTIB_INVARIANT(rail < count_, "a rail that is paced is one of this process", rail, count_);
     const std::uint64_t own = word(rail) & kRailRateMask;
     const std::uint64_t other = peer_word & kRailRateMask;
     const std::uint64_t rate = own == 0 ? other : other == 0 ? own : std::min(own, other);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/shm/limits.h"
 
 namespace adaptib::shm {
@@ -29,6 +30,8 @@ Status PeerTable::open(const RailAddress& address, std::shared_ptr<PeerSegment>&
         if (!status.ok()) {
             return status;
         }
+        ADAPTIB_INVARIANT(peer->cookie() == wire.cookie, "a peer has the cookie of its address",
+                          peer->cookie(), wire.cookie);
         peers_[wire.cookie] = peer;
     } else if (peer->gone()) {
         return Status::error(Reason::peer_gone);
@@ -65,6 +68,7 @@ PeerSegment* PeerTable::find(std::uint64_t cookie) const {
 
 // REQUIRES: not empty().
 void PeerTable::look_after_one(Nanoseconds now) {
+    ADAPTIB_INVARIANT(!peers_.empty(), "only peers that are there are looked after", peers_.size());
     if (now < next_look_) {
         return;
     }

@@ -19,6 +19,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 namespace {
@@ -289,6 +291,8 @@ CopyResult copy_memory(Direction direction, std::uint32_t process, std::uint64_t
         std::array<iovec, kVectors> local;
         std::size_t count = 0;
         const Bytes part = slice(gather, offset, std::min(length, kMaxCall), local, count);
+        ADAPTIB_INVARIANT(part > 0 && count > 0, "a gather list reaches as far as the copy", offset,
+                          length);
         iovec far{reinterpret_cast<void*>(remote), part};
         const ssize_t n =
             direction == Direction::from_peer
@@ -331,6 +335,8 @@ void gather_out(std::span<const Gather> gather, Bytes offset, std::byte* to, Byt
         length -= part;
         offset = 0;
     }
+    ADAPTIB_INVARIANT(length == 0, "a gather list holds what is taken from it", length,
+                      gather.size());
 }
 
 void scatter_in(std::span<const Gather> scatter, Bytes offset, const std::byte* from,
@@ -349,6 +355,8 @@ void scatter_in(std::span<const Gather> scatter, Bytes offset, const std::byte* 
         length -= part;
         offset = 0;
     }
+    ADAPTIB_INVARIANT(length == 0, "a scatter list has room for what is put into it", length,
+                      scatter.size());
 }
 
 } // namespace adaptib::shm

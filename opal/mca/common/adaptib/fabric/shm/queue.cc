@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/shm/process.h"
 
 namespace adaptib::shm {
@@ -32,9 +33,13 @@ Producer::Producer(std::byte* base, std::uint32_t slot, Commit commit)
     : header_(header_of(base)), intent_(producers_of(base) + slot),
       ring_(base + header_->ring_offset), mask_(header_->ring_granules - 1),
       consumed_seen_(header_->consumed.load(std::memory_order_acquire)), slot_(slot),
-      commit_(std::move(commit)) {}
+      commit_(std::move(commit)) {
+    ADAPTIB_INVARIANT(slot < kMaxProducers, "a producer has a slot of the table", slot);
+}
 
 Push Producer::reserve(std::uint64_t granules, std::uint64_t& position) {
+    ADAPTIB_AUDIT(granules > 0 && granules <= granules_for(kDatagramBytes),
+                  "a record is no longer than a datagram", granules);
     std::uint64_t start = header_->reserve.load(std::memory_order_relaxed);
     for (;;) {
         const std::uint64_t to_end = mask_ + 1 - (start & mask_);
@@ -159,7 +164,10 @@ bool Consumer::front_slow(RecordView& out) {
     }
 }
 
-void Consumer::pop() { release(front_granules_); }
+void Consumer::pop() {
+    ADAPTIB_INVARIANT(front_granules_ != 0, "a record that is released has been seen", consumed_);
+    release(std::exchange(front_granules_, 0));
+}
 
 void Consumer::release(std::uint64_t granules) {
     for (std::uint64_t i = 0; i < granules; ++i) {
@@ -224,6 +232,7 @@ bool Consumer::resolve_hole() {
     }
     if (const std::uint64_t end = hole_end(ends); end != 0) {
         ++holes_;
+        ADAPTIB_INVARIANT(end > consumed_, "a hole ends behind its beginning", end, consumed_);
         release(end - consumed_);
         return true;
     }
@@ -234,6 +243,8 @@ bool Consumer::resolve_hole() {
     if (++unexplained_ < kUnexplainedLooks) {
         return false;
     }
+    ADAPTIB_INVARIANT(unexplained_ == kUnexplainedLooks,
+                      "a granule is given up when its looks are used up", unexplained_);
     ++garbage_;
     release(1);
     return true;

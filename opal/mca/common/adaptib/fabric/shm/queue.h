@@ -26,6 +26,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/invariant.h"
 #include "fabric/shm/layout.h"
 
 namespace adaptib::shm {
@@ -57,6 +58,8 @@ public:
     // Reserves, calls fill(std::byte* payload) for `payload` bytes, publishes.
     // REQUIRES: payload <= kDatagramBytes.
     template <class Fill> Push push(const RecordFields& fields, Bytes payload, Fill&& fill) {
+        ADAPTIB_INVARIANT(payload <= kDatagramBytes, "a record is no longer than a datagram",
+                          payload);
         std::uint64_t position = 0;
         const Push result = reserve(granules_for(payload), position);
         if (result != Push::ok) {

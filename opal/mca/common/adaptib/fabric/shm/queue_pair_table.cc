@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fabric/shm/queue_pair_table.h"
 
+#include <algorithm>
+
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 Status QueuePairTable::add(LocalQueuePair* qp, std::uint32_t& number) {
@@ -21,12 +25,16 @@ Status QueuePairTable::add(LocalQueuePair* qp, std::uint32_t& number) {
     } else {
         return Status::error(Reason::no_memory);
     }
+    ADAPTIB_INVARIANT(used_[index].qp == nullptr, "a free entry belongs to no queue pair", index,
+                      used_[index].qp);
     constexpr std::uint32_t kGenerations = 1u << (24 - kQpIndexBits);
     std::uint32_t generation = ((used_[index].number >> kQpIndexBits) + 1) % kGenerations;
     if (generation == 0) {
         generation = 1;
     }
     number = generation << kQpIndexBits | index;
+    ADAPTIB_INVARIANT(number >> 24 == 0 && qp_index(number) == index,
+                      "a number names its entry in 24 bits", number, index);
     used_[index] = {qp, number};
     QueuePairEntry& entry = queue_pairs_of(segment_.base())[index];
     entry.posted.store(0, std::memory_order_relaxed);
@@ -36,14 +44,20 @@ Status QueuePairTable::add(LocalQueuePair* qp, std::uint32_t& number) {
 
 void QueuePairTable::remove(std::uint32_t number) {
     const std::uint32_t index = qp_index(number);
+    ADAPTIB_INVARIANT(find(number) != nullptr, "a queue pair that ends is in the table", number);
+    ADAPTIB_AUDIT(std::count(free_.begin(), free_.end(), index) == 0, "an entry in use is not free",
+                  index);
     used_[index].qp = nullptr;
     free_.push_back(index);
+    ADAPTIB_INVARIANT(free_.size() <= used_.size(), "free entries are entries of the table",
+                      free_.size(), used_.size());
 }
 
 Status SrqTable::add(std::uint32_t& index) {
     if (!free_.empty()) {
         index = free_.back();
         free_.pop_back();
+        ADAPTIB_INVARIANT(index < end_, "a free queue was taken before", index, end_);
         return kOk;
     }
     if (end_ == kMaxSrqs) {

@@ -7,12 +7,14 @@
 // May touch: base/, layout.h, segment.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
 
+#include "base/invariant.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/segment.h"
 
@@ -57,7 +59,13 @@ public:
     explicit SrqTable(OwnSegment& segment) : segment_(segment) {}
 
     Status add(std::uint32_t& index);
-    void remove(std::uint32_t index) { free_.push_back(index); }
+    void remove(std::uint32_t index) {
+        ADAPTIB_INVARIANT(index < end_ && free_.size() < end_, "a queue that ends was taken", index,
+                          end_, free_.size());
+        ADAPTIB_AUDIT(std::count(free_.begin(), free_.end(), index) == 0, "a queue ends once",
+                      index);
+        free_.push_back(index);
+    }
 
 private:
     OwnSegment& segment_;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/qp_rules.h"
 #include "fabric/shm/completion.h"
 #include "fabric/shm/rc.h"
@@ -25,11 +26,15 @@ template <class T, class... Arguments> std::unique_ptr<T> make(Arguments&&... ar
 ShmMemoryRegion::ShmMemoryRegion(Context& context, void* address, Bytes length, std::uint32_t key,
                                  Bytes offset)
     : MemoryRegion(address, length), context_(context), offset_(offset) {
+    ADAPTIB_INVARIANT(context.regions().find(key) != nullptr,
+                      "a region is in the table before it is used", key);
     local_key_ = key;
     remote_key_ = key;
 }
 
 ShmMemoryRegion::~ShmMemoryRegion() {
+    ADAPTIB_INVARIANT(context_.regions().find(remote_key_) != nullptr,
+                      "a region that ends is in the table", remote_key_);
     context_.regions().remove(remote_key_);
     if (offset_ == kPrivate) {
         context_.fence_user_memory();
@@ -39,10 +44,14 @@ ShmMemoryRegion::~ShmMemoryRegion() {
 }
 
 Status ShmMemoryRegion::commit_impl(Bytes offset, Bytes length) {
+    ADAPTIB_INVARIANT(is_within(offset, length, 0, length_), "a region commits its own memory",
+                      offset, length, length_);
     return offset_ == kPrivate ? kOk : context_.segment().commit_block(offset_ + offset, length);
 }
 
 bool ShmMemoryRegion::discard_impl(Bytes offset, Bytes length) {
+    ADAPTIB_INVARIANT(is_within(offset, length, 0, length_), "a region discards its own memory",
+                      offset, length, length_);
     return offset_ != kPrivate && context_.segment().discard(offset_ + offset, length);
 }
 
@@ -59,6 +68,8 @@ Status ShmRail::register_impl(void* address, Bytes length, std::uint32_t access,
     // Peers can map memory of another rail's allocate() over this rail, too.
     Bytes offset = kPrivate;
     static_cast<void>(context_.segment().find(address, length, offset));
+    ADAPTIB_AUDIT(offset == kPrivate || context_.segment().at(offset) == address,
+                  "memory of the segment has one offset", offset, address);
     std::uint32_t key = 0;
     const Status status = context_.regions().add(base, length, index_, access, offset, key);
     if (status.ok()) {
@@ -107,6 +118,7 @@ Status ShmRail::allocate(Bytes length, Bytes first, bool sparse, std::uint32_t a
 
 ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
     : context_(context), index_(index) {
+    ADAPTIB_INVARIANT(index < kMaxRails, "a segment has room for the rail", index);
     info_.name = "shm" + std::to_string(index);
     info_.link_layer = LinkLayer::memory;
     for (const Capability c :
@@ -137,8 +149,13 @@ RailAddress ShmRail::address_impl() const { return context_.segment().address(in
 
 bool ShmRail::is_reachable_impl(const RailAddress& remote) const {
     WireAddress wire{};
-    return PeerSegment::decode(remote, wire) &&
-           reach_each_other(context_.segment().wire_address(index_), wire);
+    if (!PeerSegment::decode(remote, wire)) {
+        return false;
+    }
+    const WireAddress own = context_.segment().wire_address(index_);
+    ADAPTIB_AUDIT(reach_each_other(own, wire) == reach_each_other(wire, own),
+                  "both ends come to the same result", own.pid, wire.pid);
+    return reach_each_other(own, wire);
 }
 
 std::string ShmRail::why_out_of_reach_impl(const RailAddress& remote) const {
@@ -196,6 +213,8 @@ Status ShmRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& o
     }
     const Status status = qp->enter();
     if (status.ok()) {
+        ADAPTIB_INVARIANT(qp->number() != 0, "a queue pair has a number other than 0",
+                          qp->number());
         out = std::move(qp);
     }
     return status;
@@ -215,6 +234,8 @@ Status ShmRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHand
 // its process lives.
 Reach ShmRail::reach_impl(const AddressHandle& handle) const {
     const auto& to = static_cast<const ShmAddressHandle&>(handle);
+    ADAPTIB_INVARIANT(to.rail == index_ && to.peer != nullptr,
+                      "a rail is asked about its own handles", to.rail, index_);
     if (!to.peer->check_alive()) {
         return Reach::ended;
     }

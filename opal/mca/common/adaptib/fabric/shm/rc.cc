@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 RcQueuePair::RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
@@ -32,6 +34,8 @@ Status RcQueuePair::connect(const QpAttributes& attributes) {
     if (attributes.remote_qp == 0 || attributes.remote_qp >> 24 != 0) {
         return Status::error(Reason::bad_argument);
     }
+    ADAPTIB_INVARIANT(ops_.empty() && pipeline_.empty() && next_ == 0,
+                      "a connection begins without requests", ops_.size(), next_);
     std::shared_ptr<PeerSegment> peer;
     std::uint32_t rail = 0;
     if (const Status status = context_.peers().open(attributes.path.remote, peer, rail);
@@ -142,6 +146,9 @@ Status RcQueuePair::post_send_impl(const SendWork& work) {
 }
 
 void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& attempt, Step step) {
+    ADAPTIB_INVARIANT(state_ == QpState::ready_to_send && step != Step::over,
+                      "a request waits only in RTS, and until it is over", state_, step);
+    ADAPTIB_INVARIANT(!ops_.full(), "the send queue has room for what it takes", ops_.size());
     known_.forget();
     Op& op = ops_.push();
     op.work = work;
@@ -153,6 +160,7 @@ void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& att
     op.ready_at = Nanoseconds{0};
     std::copy_n(work.gather, work.gather_count, op.gather.begin());
     if (step == Step::issued) {
+        ADAPTIB_INVARIANT(ops_.size() == 1, "requests are issued in order", ops_.size());
         next_ = ops_.size();
     } else if ((work.flags & kInline) != 0 && length > 0) {
         op.inline_data.resize(length);
@@ -241,6 +249,8 @@ Step RcQueuePair::stall(Attempt& a, WorkStatus& status) {
 // Progress
 
 bool RcQueuePair::progress_sends() {
+    ADAPTIB_INVARIANT(ops_.empty() || state_ == QpState::ready_to_send, "requests wait only in RTS",
+                      ops_.size(), state_);
     bool more = true;
     while (more && !ops_.empty()) {
         issue();
@@ -262,8 +272,13 @@ bool RcQueuePair::slowed(Op& op) {
 }
 
 void RcQueuePair::issue() {
+    ADAPTIB_INVARIANT(next_ <= ops_.size(), "requests that are issued are there", next_,
+                      ops_.size());
     while (next_ < ops_.size()) {
         Op& op = ops_[next_];
+        ADAPTIB_INVARIANT(op.phase != Phase::issued,
+                          "requests behind the first that is not issued are not either", next_,
+                          ops_.size());
         if (op.phase == Phase::over || slowed(op)) {
             return; // over: failed; nothing after it is executed
         }
@@ -279,6 +294,9 @@ void RcQueuePair::issue() {
         if (op.phase == Phase::over && breaks_queue_pair(op.status)) {
             return;
         }
+        ADAPTIB_INVARIANT(pipeline_.empty(),
+                          "the copy pipeline belongs to the first request that is not issued",
+                          next_, op.attempt.moved);
         ++next_;
     }
 }
@@ -305,6 +323,8 @@ bool RcQueuePair::retire() {
         }
         const SendWork work = op.work;
         const WorkStatus status = op.status;
+        ADAPTIB_INVARIANT(next_ > 0 || breaks_queue_pair(status),
+                          "a request that ends well was issued", next_, status);
         const std::uint64_t release = op.release;
         ops_.pop();
         if (next_ > 0) {

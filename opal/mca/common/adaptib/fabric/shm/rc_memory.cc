@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/invariant.h"
 #include "fabric/shm/rc.h"
 
 namespace adaptib::shm {
@@ -189,6 +190,8 @@ Step RcQueuePair::transfer_data(const SendWork& work, Bytes length, Attempt& a,
         }
         a.moved += part + last;
     }
+    ADAPTIB_INVARIANT(a.moved == length, "a transfer that is over has moved its length", a.moved,
+                      length);
     if (!pipeline_.empty()) {
         return bounce(work, length, a, status);
     }
@@ -398,8 +401,11 @@ bool RcQueuePair::rma_now_private(const RmaWork& work) {
         const std::uint64_t word = peer_.entry().word.load(std::memory_order_acquire);
         if (done && peer_.is_expected(word) &&
             (qp_word_access(word) & needed_access(work.opcode)) != 0) {
-            known_.of(work.opcode) = {work.local_key, work.remote_key, word,
-                                      *context_.regions().find(work.local_key), peer_.region()};
+            const RegionView* const local = context_.regions().find(work.local_key);
+            ADAPTIB_INVARIANT(local != nullptr, "the local region of a transfer is in the table",
+                              work.local_key);
+            known_.of(work.opcode) = {work.local_key, work.remote_key, word, *local,
+                                      peer_.region()};
         }
         return done;
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
 #include "fabric/shm/context.h"
 #include "fabric/shm/process.h"
 
@@ -15,6 +16,8 @@ Receiver::Receiver(Context& context, LocalQueuePair* owner, std::uint32_t rail, 
       receives_(srq_ != nullptr ? 0 : init.receive_depth) {}
 
 void Receiver::restart() {
+    ADAPTIB_INVARIANT(queued_.empty() && !assembling_, "a connection begins without records",
+                      queued_.size(), assembling_);
     acknowledged_ = 0;
     entry_->acknowledged.store(0, std::memory_order_relaxed);
     entry_->refused.store(0, std::memory_order_relaxed);
@@ -56,9 +59,14 @@ Receiver::Taken Receiver::drain() {
         if (taken != Taken::yes) {
             return taken;
         }
+        ADAPTIB_INVARIANT(first.payload.size() + sizeof(QueuedRecord) <= queued_bytes_,
+                          "a record is part of what is queued", first.payload.size(),
+                          queued_bytes_);
         queued_bytes_ -= first.payload.size() + sizeof(QueuedRecord);
         queued_.pop_front();
     }
+    ADAPTIB_INVARIANT(queued_bytes_ == 0, "no record takes room where none is queued",
+                      queued_bytes_);
     return Taken::yes;
 }
 
@@ -119,6 +127,8 @@ Receiver::Taken Receiver::take_message(const RecordFields& fields, const std::by
         ++context_.counters().dropped_garbage;
         return Taken::yes;
     }
+    ADAPTIB_AUDIT(arrived_ <= arriving_.room(), "a message has room for what has arrived of it",
+                  arrived_, arriving_.wr_id);
     if (fields.length > arriving_.room() - arrived_) {
         assembling_ = false;
         return refuse(arriving_.wr_id, WorkStatus::local_length_error,
@@ -166,7 +176,10 @@ Receiver::Taken Receiver::take_notice(const RecordFields& fields) {
 }
 
 void Receiver::acknowledge() {
-    entry_->acknowledged.store(++acknowledged_, std::memory_order_release);
+    ++acknowledged_;
+    ADAPTIB_INVARIANT(srq_ != nullptr || acknowledged_ <= posted_,
+                      "each message takes a receive that was posted", acknowledged_, posted_);
+    entry_->acknowledged.store(acknowledged_, std::memory_order_release);
 }
 
 // Refuses the message that is arriving: an error here and at its sender.
@@ -188,6 +201,8 @@ Receiver::Taken Receiver::refuse(std::uint64_t wr_id, WorkStatus here, WorkStatu
 void Receiver::complete(const WorkCompletion& completion) { cq_->push(completion, owner_, 0); }
 
 Status Receiver::post(const ReceiveWork& work) {
+    ADAPTIB_INVARIANT(allows(work), "a receive is posted to the queue pair's own queue",
+                      work.scatter_count, max_gather_);
     const Status status = receives_.post(work);
     if (status.ok()) {
         entry_->posted.store(++posted_, std::memory_order_release);

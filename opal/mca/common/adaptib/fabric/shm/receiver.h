@@ -15,6 +15,7 @@
 #include <deque>
 #include <vector>
 
+#include "base/invariant.h"
 #include "fabric/qp_attributes.h"
 #include "fabric/receive_queue.h"
 #include "fabric/shm/completion.h"
@@ -32,6 +33,8 @@ public:
 
     // Sets the queue pair's number and entry. REQUIRES: no other call came before.
     void open(std::uint32_t number, QueuePairEntry* entry) {
+        ADAPTIB_INVARIANT(entry_ == nullptr && entry != nullptr, "a receiver gets its entry once",
+                          number);
         number_ = number;
         entry_ = entry;
     }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out) {
@@ -40,6 +42,8 @@ RegionTable::RegionTable(OwnSegment* segment)
 // Takes the entry that was freed last, whose lines are in the cache; else a new one; else the one
 // that has been retired for longest.
 Status RegionTable::take_index(std::uint32_t& index) {
+    ADAPTIB_INVARIANT(generation_.size() == local_.size(), "each region has a generation",
+                      generation_.size(), local_.size());
     const bool full = local_.size() == kMaxRegions;
     if (!free_.empty()) {
         index = free_.back();
@@ -73,6 +77,12 @@ Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, st
     if (const Status status = take_index(index); !status.ok()) {
         return status;
     }
+    ADAPTIB_INVARIANT(local_[index].tag == 0, "a free entry holds no region", index,
+                      local_[index].tag);
+    ADAPTIB_INVARIANT(generation_[index] < kGenerations, "a free entry has generations left", index,
+                      generation_[index]);
+    ADAPTIB_INVARIANT(rail < kMaxRails && access <= 0xff,
+                      "a tag has room for the rail and the rights", rail, access);
     key = static_cast<std::uint32_t>(++generation_[index]) << 16 | index;
     const std::uint64_t tag = region_tag(key, rail, access);
     local_[index] = {{tag, base, length}, offset};
@@ -94,6 +104,12 @@ void RegionTable::remove(std::uint32_t key) {
     const std::uint32_t index = region_index(key);
     table_[index].tag.store(0, std::memory_order_seq_cst);
     local_[index] = {};
+    ADAPTIB_INVARIANT(generation_[index] == key >> 16, "a region has the generation of its key",
+                      generation_[index], key);
+    ADAPTIB_INVARIANT(free_.size() + retired_.size() < local_.size(),
+                      "free entries are entries of the table", free_.size(), retired_.size());
+    ADAPTIB_AUDIT(std::count(free_.begin(), free_.end(), index) == 0, "an entry in use is not free",
+                  index);
     if (generation_[index] == kGenerations) {
         retired_.push_back(index);
     } else {

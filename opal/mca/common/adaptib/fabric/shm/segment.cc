@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/file_limit.h"
+#include "base/invariant.h"
 #include "fabric/shm/late_endpoints.h"
 #include "fabric/shm/opening.h"
 #include "fabric/shm/process.h"
@@ -70,6 +71,7 @@ Status OwnSegment::create(const SegmentOptions& options, std::unique_ptr<OwnSegm
 }
 
 Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text) {
+    ADAPTIB_INVARIANT(base_ == nullptr && !made_, "a segment is set up once", base_);
     const Bytes queue_bytes = std::bit_ceil(std::max(options.queue_bytes, kMinQueueBytes));
     const Bytes page = page_bytes();
     const Bytes heap = round_up(kRingOffset + queue_bytes, page);
@@ -185,6 +187,7 @@ OwnSegment::~OwnSegment() {
 }
 
 WireAddress OwnSegment::wire_address(std::uint32_t rail) const {
+    ADAPTIB_INVARIANT(rail < kMaxRails, "an address has room for the number of its rail", rail);
     return {kAddressMagic,
             kLayoutVersion,
             static_cast<std::uint8_t>(rail),
@@ -211,6 +214,8 @@ RailAddress encode(const WireAddress& wire) {
 // OwnSegment: memory
 
 Status OwnSegment::commit(Bytes offset, Bytes length) {
+    ADAPTIB_INVARIANT(is_within(offset, length, 0, kRingOffset),
+                      "the tables of a segment end where its ring begins", offset, length);
     for (Bytes page = offset / kPage; page * kPage < offset + length; ++page) {
         if (pages_[page]) {
             continue;
@@ -321,6 +326,8 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     }
     close(fd);
     if (status.ok()) {
+        ADAPTIB_INVARIANT(peer->base_ != nullptr && peer->slot_ != nullptr,
+                          "a peer that is open is mapped and has a slot", peer->base_, peer->slot_);
         out = std::move(peer);
     }
     return status;
@@ -396,6 +403,7 @@ Status PeerSegment::check(const WireAddress& wire) {
 }
 
 Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obstacle) {
+    ADAPTIB_INVARIANT(slot_ == nullptr, "a process has one slot in a peer's segment", slot_);
     own_pid_ = static_cast<std::uint32_t>(getpid());
     const std::uint64_t start = process_start_time(own_pid_);
     // /proc cannot be read now, for example because no file descriptor is left. A process without a
@@ -438,6 +446,7 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obsta
         return Status::error(Reason::no_memory);
     }
     const auto index = static_cast<std::uint32_t>(slot_ - slots);
+    ADAPTIB_INVARIANT(index < kMaxProducers, "a slot is one of the table", index);
     slot_->intent.store(0, std::memory_order_relaxed);
     slot_->refused.store(0, std::memory_order_relaxed);
     slot_->start_time.store(start, std::memory_order_relaxed);
@@ -479,6 +488,8 @@ Status PeerSegment::commit(Bytes offset, Bytes length) {
     const Bytes begin = offset / page * page;
     const Bytes bytes = round_up(offset + length, page) - begin;
     std::byte* const at = windows_.at(begin, bytes);
+    ADAPTIB_INVARIANT((reinterpret_cast<std::uintptr_t>(at) & (page - 1)) == 0,
+                      "pages of a file are pages of the process", at, begin);
     std::atomic<std::uint64_t>& memory = header()->memory;
     const Bytes most = header()->memory_max.load(std::memory_order_relaxed);
     const Bytes had = memory.fetch_add(bytes, std::memory_order_relaxed);

@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 namespace {
@@ -105,6 +107,8 @@ Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& 
 // page by page: FUTEX_WAKE asks which page of which file its word is in, and the page exists then.
 // Writes by the system would race with writes of peers.
 int commit_mapped(std::byte* at, Bytes length) {
+    ADAPTIB_INVARIANT((reinterpret_cast<std::uintptr_t>(at) & (page_bytes() - 1)) == 0,
+                      "memory is committed from the beginning of a page", at, length);
     const auto told = [](int error) { return error == EFAULT ? ENOSPC : error; };
     int status = 0;
     do {
@@ -122,6 +126,8 @@ int commit_mapped(std::byte* at, Bytes length) {
 }
 
 bool discard_file(int fd, Bytes offset, Bytes length) {
+    ADAPTIB_INVARIANT(((offset | length) & (page_bytes() - 1)) == 0, "a file discards whole pages",
+                      offset, length);
     return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                      static_cast<off_t>(length)) == 0;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/shm/context.h"
 #include "fabric/shm/late_endpoints.h"
 #include "fabric/shm/process.h"
@@ -39,7 +40,12 @@ public:
     ~ShmFabric() override { rails_.clear(); }
 
 private:
-    bool poll_event_impl(Event& out) override { return context_.next_event(out); }
+    bool poll_event_impl(Event& out) override {
+        const bool found = context_.next_event(out);
+        ADAPTIB_INVARIANT(!found || out.rail < rails_.size(), "an event names a rail of its fabric",
+                          out.rail, rails_.size());
+        return found;
+    }
 
     std::optional<shm::AttachPermission> permission_;
     shm::Context context_;

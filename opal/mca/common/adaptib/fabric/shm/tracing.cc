@@ -8,6 +8,8 @@
 
 #include <atomic>
 
+#include "base/invariant.h"
+
 namespace adaptib::shm {
 
 namespace {
@@ -51,7 +53,12 @@ AttachPermission::AttachPermission()
 
 // A forked child has a copy of the object, but the permission is its parent's.
 AttachPermission::~AttachPermission() {
-    if (given_ && getpid() == pid_ && --g_permissions == 0) {
+    if (!given_ || getpid() != pid_) {
+        return;
+    }
+    const int left = --g_permissions;
+    ADAPTIB_INVARIANT(left >= 0, "a permission ends once", left);
+    if (left == 0) {
         static_cast<void>(yama().let_attach(false));
     }
 }

@@ -7,7 +7,7 @@
 // rule covers cross-memory attach. All other protection of the process stays as it is: same user,
 // same namespaces, dumpable.
 // Threads: any.
-// May touch: the system.
+// May touch: base/, the system.
 #pragma once
 
 namespace adaptib::shm {

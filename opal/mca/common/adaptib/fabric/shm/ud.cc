@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
 #include "fabric/shm/process.h"
 
 namespace adaptib::shm {
@@ -106,6 +107,8 @@ UdQueuePair::Sent UdQueuePair::send(const SendWork& work, Bytes length, PeerSegm
 }
 
 void UdQueuePair::enqueue(const SendWork& work, Bytes length, const ShmAddressHandle& handle) {
+    ADAPTIB_INVARIANT(state_ == QpState::ready_to_send, "a datagram waits only in RTS", state_);
+    ADAPTIB_INVARIANT(!ops_.full(), "the send queue has room for what it takes", ops_.size());
     Op& op = ops_.push();
     op.work = work;
     op.length = length;
@@ -142,8 +145,11 @@ void UdQueuePair::conclude(const SendWork& work, Sent sent, std::uint64_t releas
 }
 
 bool UdQueuePair::progress_sends() {
+    ADAPTIB_INVARIANT(ops_.empty() || state_ == QpState::ready_to_send,
+                      "datagrams wait only in RTS", ops_.size(), state_);
     while (!ops_.empty()) {
         Op& op = ops_.front();
+        ADAPTIB_INVARIANT(op.peer != nullptr, "a datagram that waits has a target", op.release);
         const std::uint64_t word = rails_word(*op.peer, op.peer_rail);
         const bool slowed = (word & kRailRateMask) != 0 && (word & (kRailDown | kRailClosed)) == 0;
         if (slowed && context_.now() < op.ready_at) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/segment_file.h"
 
@@ -23,6 +24,10 @@ bool Windows::can_make(std::byte* base) {
 }
 
 void Windows::begin(std::byte* base, Bytes mapped, Bytes size) {
+    ADAPTIB_INVARIANT(base_ == nullptr && windows_.empty(), "windows begin once", base_,
+                      windows_.size());
+    ADAPTIB_INVARIANT(mapped >= page_bytes() && (mapped & (page_bytes() - 1)) == 0,
+                      "the fixed part is whole pages, at least one", mapped);
     base_ = base;
     mapped_ = mapped;
     size_ = size;
@@ -45,6 +50,9 @@ std::byte* Windows::at(Bytes offset, Bytes length) {
         }
         found = std::prev(windows_.end());
     }
+    ADAPTIB_INVARIANT(is_within(offset, length, found->begin, found->length),
+                      "a window holds what it was made for", offset, length, found->begin,
+                      found->length);
     return found->base + (offset - found->begin);
 }
 
@@ -55,6 +63,7 @@ bool Windows::add(Bytes offset, Bytes length) {
     const Bytes from = mapped_ - page;
     const Bytes begin = std::max(offset / page * page, from);
     const Bytes end = std::min(round_up(offset + length, page), round_up(size_, page));
+    ADAPTIB_INVARIANT(from <= begin && begin < end, "a window is not empty", from, begin, end);
     void* all = mremap(base_ + from, 0, end - from, MREMAP_MAYMOVE);
     if (all == MAP_FAILED) {
         return false;

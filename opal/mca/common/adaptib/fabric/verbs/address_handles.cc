@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/invariant.h"
 #include "fabric/verbs/errors.h"
 
 namespace adaptib::verbs {
@@ -168,6 +169,8 @@ AddressHandles::Entries::value_type& AddressHandles::next() {
 // A handle outlives a failure to make it anew: its MAC address may be the right one.
 void AddressHandles::finish(Entry& entry, SharedAh made, int error) {
     const std::lock_guard lock(lock_);
+    ADAPTIB_INVARIANT(entry.asked, "a handle is made where one was asked for", entry.used);
+    ADAPTIB_INVARIANT(made != nullptr || error > 0, "a failure has an error number", error);
     if (made == nullptr && status_of(error).wants_room()) {
         drop_unused(0);
     }

@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "fabric/address_handle.h"
 #include "fabric/verbs/quiet_thread.h"
@@ -35,7 +36,9 @@ namespace adaptib::verbs {
 // An ibv_ah, which ends with its last owner.
 class OwnedAh {
 public:
-    OwnedAh(const Calls& calls, ibv_ah* ah) : calls_(calls), ah_(ah) {}
+    OwnedAh(const Calls& calls, ibv_ah* ah) : calls_(calls), ah_(ah) {
+        ADAPTIB_INVARIANT(ah != nullptr, "a handle that is owned is there", ah);
+    }
     ~OwnedAh() { calls_.destroy_ah(ah_); }
     OwnedAh(const OwnedAh&) = delete;
     OwnedAh& operator=(const OwnedAh&) = delete;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/invariant.h"
 #include "fabric/verbs/dc_queue_pairs.h"
 
 namespace adaptib::verbs {
@@ -121,6 +122,8 @@ bool try_dc(VerbsRail& rail, DcLimits& limits, std::string& why) {
 }
 
 std::unique_ptr<VerbsQueuePair> new_dc_queue_pair(VerbsRail& rail, const QpInit& init) {
+    ADAPTIB_INVARIANT(init.type == QpType::dc_initiator || init.type == QpType::dc_target,
+                      "a DC queue pair is one of two types", init.type);
     if (init.type == QpType::dc_initiator) {
         return std::make_unique<DcInitiator>(rail, init);
     }

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/invariant.h"
 #include "fabric/verbs/dc_queue_pairs.h"
 #include "fabric/verbs/memory.h"
 
@@ -76,6 +77,8 @@ Status DcInitiator::modify_impl(const QpAttributes& attributes, std::uint32_t ma
 // Releases the slots of earlier unsignaled requests, too. A failed request releases nothing:
 // signaled or not, it moves the queue pair to ERR, and only RESET leads out of there.
 void DcInitiator::sent() {
+    ADAPTIB_INVARIANT(taken_ - released_ <= std::max(send_depth_, 1u),
+                      "no slot is released before it is taken", taken_, released_);
     for (bool found = false; !found && released_ != taken_; ++released_) {
         found = signalled_[released_ & (signalled_.size() - 1)];
     }
@@ -117,6 +120,8 @@ Status DcInitiator::post_send_impl(const SendWork& work) {
         return refused(result);
     }
     signalled_[taken_++ & (signalled_.size() - 1)] = signal_all_ || (work.flags & kSignaled) != 0;
+    ADAPTIB_AUDIT(taken_ - released_ <= signalled_.size(), "each slot in use has a flag", taken_,
+                  released_, signalled_.size());
     return kOk;
 }
 
@@ -148,6 +153,7 @@ void DcInitiator::build(const SendWork& work, const ibv_send_wr& request) {
         ibv_wr_set_sge_list(ex_, count, request.sg_list);
         return;
     }
+    ADAPTIB_INVARIANT(count <= kMaxGather, "the list of a request fits on the stack", count);
     std::array<ibv_data_buf, kMaxGather> taken;
     for (std::size_t i = 0; i < count; ++i) {
         taken[i] = {reinterpret_cast<void*>(request.sg_list[i].addr), request.sg_list[i].length};

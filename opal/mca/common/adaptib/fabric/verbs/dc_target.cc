@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/qp_rules.h"
 #include "fabric/verbs/dc_queue_pairs.h"
 #include "fabric/verbs/errors.h"
@@ -34,6 +35,7 @@ ibv_ah_attr answers(const Port& port, const PathSpec& path, const VerbsOptions& 
 } // namespace
 
 int DcTarget::create() {
+    ADAPTIB_INVARIANT(srq_ != nullptr, "a DC target has a shared receive queue", number_);
     srq_->qps().push_back(this);
     return 0;
 }
@@ -54,6 +56,7 @@ QpAttributes DcTarget::query_impl() const {
 }
 
 ibv_qp* DcTarget::make_target(std::uint64_t key) {
+    ADAPTIB_INVARIANT(rail_.device().mlx5() != nullptr, "libmlx5 makes DC targets", number_);
     ibv_qp_init_attr_ex wanted{};
     wanted.qp_context = static_cast<VerbsQueuePair*>(this);
     wanted.send_cq = send_cq_.cq(); // sends nothing, but verbs requires a CQ
@@ -96,6 +99,7 @@ int DcTarget::to_init(const QpAttributes& wanted) {
 
 // mlx5 takes only one of the receive limits: reads wait until the adapter has room for them.
 int DcTarget::to_ready(const QpAttributes& wanted) {
+    ADAPTIB_INVARIANT(qp_ != nullptr, "a DC target in INIT is in the adapter", number_);
     if (const int error = receive_cq_.make_room(*this); error != 0) {
         return error;
     }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/invariant.h"
 #include "fabric/verbs/dc.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/locality.h"
@@ -83,6 +84,7 @@ DeviceList::~DeviceList() {
 }
 
 Status DeviceList::read(std::string& error_text) {
+    ADAPTIB_INVARIANT(list_ == nullptr, "the list of devices is read once", list_);
     int count = 0;
     errno = 0;
     list_ = calls_.get_device_list(&count);
@@ -161,6 +163,11 @@ Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>&
         });
     }
     put_standby_last(out);
+    ADAPTIB_AUDIT(std::all_of(out.begin(), out.end(),
+                              [&](ibv_device* device) {
+                                  return std::count(out.begin(), out.end(), device) == 1;
+                              }),
+                  "a device is chosen once", out.size());
     return kOk;
 }
 

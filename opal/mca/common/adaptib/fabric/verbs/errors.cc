@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/invariant.h"
 #include "fabric/verbs/verbs_fabric.h"
 
 namespace adaptib {
@@ -45,6 +46,7 @@ int error_number(int result) {
 }
 
 Status status_of(int error) {
+    ADAPTIB_INVARIANT(error > 0, "a failure has an error number", error);
     switch (error) {
     case ENOMEM:
     case ENOSPC:

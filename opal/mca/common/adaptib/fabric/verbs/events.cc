@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/invariant.h"
 #include "fabric/verbs/qp.h"
 #include "fabric/verbs/queues.h"
 
@@ -59,6 +60,8 @@ bool EventReader::next(const Rails& rails, const Devices& devices, Event& out) {
     }
     out = waiting_.front();
     waiting_.pop_front();
+    ADAPTIB_INVARIANT(out.rail < rails.size(), "an event names a rail of its fabric", out.rail,
+                      rails.size());
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/fabric.h"
 #include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/rail.h"
@@ -28,7 +29,9 @@ int verbs_access(const VerbsRail& rail, std::uint32_t access);
 
 class VerbsAddressHandle final : public AddressHandle {
 public:
-    explicit VerbsAddressHandle(SharedAh ah) : ah_(std::move(ah)) {}
+    explicit VerbsAddressHandle(SharedAh ah) : ah_(std::move(ah)) {
+        ADAPTIB_INVARIANT(ah_ != nullptr, "a handle that is given out was made", ah_.get());
+    }
     ibv_ah* ah() const { return ah_->get(); }
 
 private:

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <tuple>
 
+#include "base/invariant.h"
+
 namespace adaptib::verbs {
 
 namespace {
@@ -51,6 +53,8 @@ void Partitions::add(Partition entry) {
                        entries_.begin() + static_cast<std::ptrdiff_t>(size_ - 1),
                        entries_.begin() + static_cast<std::ptrdiff_t>(size_));
     entries_[full_++] = entry;
+    ADAPTIB_INVARIANT(full_ <= size_ && size_ <= kMost,
+                      "full memberships are part of those that are kept", full_, size_);
 }
 
 std::string Partitions::text() const {

@@ -7,13 +7,15 @@
 // one that both ends have; both ends come to the same result.
 // Source: InfiniBand Architecture Specification, vol. 1, 10.9 (partitioning).
 // Ownership: value types.  Threads: functions without state.
-// May touch: nothing.
+// May touch: base/.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "base/invariant.h"
 
 namespace adaptib::verbs {
 
@@ -36,7 +38,11 @@ public:
     void add(Partition entry);
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
-    const Partition& operator[](std::size_t i) const { return entries_[i]; }
+    // REQUIRES: i < size().
+    const Partition& operator[](std::size_t i) const {
+        ADAPTIB_INVARIANT(i < size_, "a partition is one of the port's", i, size_);
+        return entries_[i];
+    }
     std::string text() const; // "0x8001, 0x7fff"; "none"
 
 private:

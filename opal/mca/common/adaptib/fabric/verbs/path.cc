@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/invariant.h"
 #include "fabric/verbs/port.h"
 
 namespace adaptib::verbs {
@@ -85,6 +86,8 @@ RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAd
         ++wire.more;
     }
     out.size = static_cast<std::uint16_t>(keys_at + wire.more * sizeof(std::uint16_t));
+    ADAPTIB_INVARIANT(out.size <= RailAddress::kMaxBytes, "an address has room for what it says",
+                      out.size, wire.more);
     std::memcpy(out.bytes.data(), &wire, sizeof wire);
     if (at != nullptr) {
         std::memcpy(out.bytes.data() + sizeof wire, at, sizeof *at);
@@ -93,6 +96,8 @@ RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAd
 }
 
 void renew_port(Port& port, const Port& read) {
+    ADAPTIB_INVARIANT(port.number == read.number, "a port keeps its number", port.number,
+                      read.number);
     Port renewed = read;
     renewed.standby = port.standby;
     renewed.flow = port.flow;

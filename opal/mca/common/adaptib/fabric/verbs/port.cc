@@ -12,6 +12,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/invariant.h"
 #include "fabric/verbs/errors.h"
 
 namespace adaptib::verbs {
@@ -215,6 +216,7 @@ Status read_port(const Device& device, std::uint8_t number, const VerbsOptions& 
     if (const Status status = read_partitions(device, options, port, why); !status.ok()) {
         return status;
     }
+    ADAPTIB_INVARIANT(!port.partitions.empty(), "an active port is in a partition", number);
     out = port;
     return kOk;
 }

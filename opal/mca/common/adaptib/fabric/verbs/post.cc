@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/invariant.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/memory.h"
 #include "fabric/verbs/qp.h"
@@ -97,6 +98,7 @@ Status VerbsQueuePair::fill_datagram(const SendWork& work, ibv_send_wr& out) con
 
 // The provider refused the request: queue full, another state than expected, or really wrong.
 Status VerbsQueuePair::refused(int result) {
+    ADAPTIB_INVARIANT(result != 0, "a request that is refused was not taken", number_);
     const int error = error_number(result);
     if (error == ENOMEM || error == EAGAIN) {
         return Status::again(Reason::queue_full);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/qp_rules.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/memory.h"
@@ -81,11 +82,15 @@ VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
       receive_cq_(*static_cast<VerbsCompletionQueue*>(init.receive_cq)),
       srq_(static_cast<VerbsSharedReceiveQueue*>(init.srq)), send_depth_(init.send_depth),
       signal_all_(init.signal_all), receive_depth_(init.receive_depth),
-      max_gather_(init.max_gather), inline_bytes_(init.inline_bytes) {}
+      max_gather_(init.max_gather), inline_bytes_(init.inline_bytes) {
+    ADAPTIB_INVARIANT(max_gather_ <= kMaxGather, "the list of a request fits on the stack",
+                      max_gather_);
+}
 
 // Makes room for completions only once the send queue's real depth is known: providers round it up,
 // and the caller posts until the queue is full.
 int VerbsQueuePair::create() {
+    ADAPTIB_INVARIANT(qp_ == nullptr && number_ == 0, "a queue pair is created once", qp_, number_);
     ibv_qp_init_attr init{};
     init.qp_context = this;
     init.send_cq = send_cq_.cq();
@@ -161,6 +166,8 @@ void VerbsQueuePair::forget_completions() {
 // Known state
 
 void VerbsQueuePair::look_again() const {
+    ADAPTIB_INVARIANT(qp_ != nullptr,
+                      "a queue pair is asked for its state while the adapter has it", number_);
     ibv_qp_attr attributes{};
     ibv_qp_init_attr init{};
     if (rail_.calls().query_qp(qp_, &attributes, IBV_QP_STATE, &init) != 0) {
@@ -176,6 +183,8 @@ void VerbsQueuePair::look_again() const {
 void VerbsQueuePair::suspect() const {
     if (reported_ == Reported::nobody) {
         reported_ = Reported::suspected;
+        ADAPTIB_AUDIT(std::count(rail_.suspects().begin(), rail_.suspects().end(), this) == 0,
+                      "a queue pair is a suspect once", number_);
         rail_.suspects().push_back(this);
     }
 }
@@ -300,10 +309,13 @@ void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t m
             rail_.rearming().end()) {
         rail_.rearming().push_back(this);
     }
+    ADAPTIB_AUDIT(std::count(rail_.rearming().begin(), rail_.rearming().end(), this) <= 1,
+                  "a queue pair waits once for ARMED", number_);
 }
 
 // Adapters move to ERR from every state except RESET.
 int VerbsQueuePair::move_to_error() {
+    ADAPTIB_INVARIANT(qp_ != nullptr, "a queue pair moves while the adapter has it", number_);
     ibv_qp_attr attributes{};
     if (state_ == QpState::reset) {
         QpAttributes nothing;
@@ -472,6 +484,9 @@ Status VerbsQueuePair::cm_connect_impl(const QpAttributes& attributes, std::uint
 // take. The fabric decides the timeouts and, on RoCE, the flow label of a further path and the
 // priority of the options. (On InfiniBand the service level belongs to the path.)
 Status VerbsQueuePair::rise(QpState to, const ibv_qp_attr& found) {
+    ADAPTIB_INVARIANT(to == QpState::ready_to_receive || to == QpState::ready_to_send,
+                      "a connection brings a queue pair to RTR and RTS", to);
+    ADAPTIB_INVARIANT(type() == QpType::rc, "a service connects RC queue pairs", number_);
     const Port& port = rail_.port();
     QpAttributes a = wanted_;
     a.state = to;
@@ -520,6 +535,7 @@ Status VerbsQueuePair::rise(QpState to, const ibv_qp_attr& found) {
 }
 
 Status VerbsQueuePair::begin_again() {
+    ADAPTIB_INVARIANT(type() == QpType::rc, "a service connects RC queue pairs", number_);
     if (state_ == QpState::init) {
         return kOk;
     }

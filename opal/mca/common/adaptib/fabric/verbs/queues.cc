@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/invariant.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/qp.h"
 
@@ -77,12 +78,14 @@ int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int 
 // Completion queue
 
 VerbsCompletionQueue::~VerbsCompletionQueue() {
+    ADAPTIB_INVARIANT(qps_.empty(), "queue pairs end before their completion queue", qps_.size());
     if (cq_ != nullptr) {
         rail_.calls().destroy_cq(cq_);
     }
 }
 
 int VerbsCompletionQueue::create(std::uint32_t depth) {
+    ADAPTIB_INVARIANT(cq_ == nullptr, "a completion queue is created once", cq_);
     if (!rail_.queues_grow()) {
         depth = std::max(depth, std::min(kDepthOfFixed, rail_.info().max_cq_depth));
     }
@@ -97,6 +100,12 @@ void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
         qps_.insert(std::lower_bound(qps_.begin(), qps_.end(), qp.number(), number_below), &qp);
         datagram_qps_ += qp.type() == QpType::ud ? 1 : 0;
         initiators_ += qp.type() == QpType::dc_initiator ? 1 : 0;
+        ADAPTIB_AUDIT(std::is_sorted(qps_.begin(), qps_.end(),
+                                     [](auto* a, auto* b) { return a->number() < b->number(); }),
+                      "queue pairs are sorted by number", qps_.size());
+        ADAPTIB_INVARIANT(datagram_qps_ + initiators_ <= qps_.size(),
+                          "queue pairs that are counted are in the list", datagram_qps_,
+                          initiators_, qps_.size());
     }
 }
 
@@ -127,6 +136,8 @@ std::uint64_t VerbsCompletionQueue::needed(const VerbsQueuePair& more) const {
 }
 
 int VerbsCompletionQueue::make_room(const VerbsQueuePair& qp) {
+    ADAPTIB_INVARIANT(&qp.send_cq() == this || &qp.receive_cq() == this,
+                      "a queue makes room for its own queue pairs", qp.number());
     const auto now = static_cast<std::uint64_t>(cq_->cqe);
     const std::uint64_t most = rail_.info().max_cq_depth;
     const std::uint64_t entries = needed(qp);
@@ -156,6 +167,9 @@ void VerbsCompletionQueue::detach(VerbsQueuePair& qp) {
     if (std::erase(qps_, &qp) != 0) {
         datagram_qps_ -= qp.type() == QpType::ud ? 1 : 0;
         initiators_ -= qp.type() == QpType::dc_initiator ? 1 : 0;
+        ADAPTIB_INVARIANT(datagram_qps_ + initiators_ <= qps_.size(),
+                          "queue pairs that are counted are in the list", datagram_qps_,
+                          initiators_, qps_.size());
     }
 }
 
@@ -167,6 +181,9 @@ VerbsQueuePair* VerbsCompletionQueue::find(std::uint32_t number) const {
 void VerbsCompletionQueue::forget(const VerbsQueuePair& qp) {
     std::erase_if(kept_, [&](const WorkCompletion& c) { return c.qp_number == qp.number(); });
     fetch_but(&qp);
+    ADAPTIB_AUDIT(std::none_of(kept_.begin(), kept_.end(),
+                               [&](const WorkCompletion& c) { return c.qp_number == qp.number(); }),
+                  "no completion of a queue pair that is forgotten is kept", kept_.size());
 }
 
 void VerbsCompletionQueue::fetch() { fetch_but(nullptr); }
@@ -185,6 +202,7 @@ void VerbsCompletionQueue::fetch_but(const VerbsQueuePair* qp) {
 }
 
 void VerbsCompletionQueue::fail() {
+    ADAPTIB_INVARIANT(cq_ != nullptr, "a queue that fails is there", broken_);
     if (!broken_) {
         broken_ = true;
         rail_.break_down();
@@ -264,12 +282,17 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
 // Shared receive queue
 
 VerbsSharedReceiveQueue::~VerbsSharedReceiveQueue() {
+    ADAPTIB_INVARIANT(qps_.empty(), "queue pairs end before their shared receive queue",
+                      qps_.size());
     if (srq_ != nullptr) {
         rail_.calls().destroy_srq(srq_);
     }
 }
 
 int VerbsSharedReceiveQueue::create() {
+    ADAPTIB_INVARIANT(srq_ == nullptr, "a shared receive queue is created once", srq_);
+    ADAPTIB_INVARIANT(rail_.info().max_gather <= kMaxGather,
+                      "the list of a receive fits on the stack", rail_.info().max_gather);
     ibv_srq_init_attr init{};
     init.srq_context = this;
     init.attr.max_wr = depth_;

@@ -5,9 +5,12 @@
 
 #include <csignal>
 
+#include "base/invariant.h"
+
 namespace adaptib::verbs {
 
 bool QuietThread::start(void* (*run)(void*), void* self) {
+    ADAPTIB_INVARIANT(!running(), "an object has one thread at a time", owner_);
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -22,6 +25,8 @@ bool QuietThread::start(void* (*run)(void*), void* self) {
 bool QuietThread::running() const { return running_ && getpid() == owner_; }
 
 void QuietThread::join() {
+    ADAPTIB_INVARIANT(running(), "a thread that is waited for runs in this process", running_,
+                      owner_);
     pthread_join(thread_, nullptr);
     running_ = false;
 }

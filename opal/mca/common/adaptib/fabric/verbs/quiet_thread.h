@@ -5,7 +5,7 @@
 // object ends without one.
 // Ownership: the owner tells the thread to end before it calls join(), at the latest in its
 // destructor.
-// May touch: pthreads.
+// May touch: base/, pthreads.
 #pragma once
 
 #include <pthread.h>

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/invariant.h"
 #include "fabric/qp_rules.h"
 #include "fabric/verbs/dc.h"
 #include "fabric/verbs/errors.h"
@@ -173,12 +174,17 @@ VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions&
     info_.max_reads = std::min({limit(d.max_qp_rd_atom), limit(d.max_qp_init_rd_atom), 255u});
 }
 
-VerbsRail::~VerbsRail() = default;
+VerbsRail::~VerbsRail() {
+    ADAPTIB_INVARIANT(rearming_.empty() && suspects_.empty(), "queue pairs end before their rail",
+                      rearming_.size(), suspects_.size());
+}
 
 // -------------------------------------------------------------------------------------------------
 // Trial of what the device really offers
 
 Status VerbsRail::probe(std::string& error_text) {
+    ADAPTIB_INVARIANT(info_.capabilities == 0 && grh_region_ == nullptr, "a rail is tried once",
+                      info_.capabilities);
     const auto fail = [&](const char* what, int error) {
         const Status status =
             memory_status(error, queue_bytes(kProbeDepth, kMaxGather), error_text);
@@ -254,6 +260,7 @@ void VerbsRail::probe_dc() {
 }
 
 Status VerbsRail::open_cm_service(std::string& error_text) {
+    ADAPTIB_INVARIANT(cm_service_ == nullptr, "a rail has one service", index_);
     if (options_.rdma_cm == nullptr) {
         return kOk;
     }
@@ -338,6 +345,7 @@ void VerbsRail::read_again() {
 }
 
 Status VerbsRail::refuse(int error, Bytes needed) {
+    ADAPTIB_INVARIANT(error > 0, "a failure has an error number", error);
     return memory_status(error, needed, last_error_text_);
 }
 
@@ -396,6 +404,7 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
     std::unique_ptr<VerbsQueuePair> made = init.type >= QpType::dc_initiator
                                                ? new_dc_queue_pair(*this, init)
                                                : std::make_unique<VerbsQueuePair>(*this, init);
+    ADAPTIB_INVARIANT(made != nullptr, "a rail with DC makes DC queue pairs", init.type);
     if (const int error = made->create(); error != 0) {
         return refuse(error, bytes_of_queues({init.send_depth, init.receive_depth, init.max_gather,
                                               init.max_gather,

@@ -23,6 +23,7 @@
 // that.
 // rdma_resolve_route asks the daemon ibacm, if one runs on this host, and waits for its answer.
 #include "adaptib_config.h"
+#include "base/invariant.h"
 #include "fabric/verbs/cm_service.h"
 
 #if ADAPTIB_HAVE_RDMACM
@@ -206,6 +207,8 @@ RdmaCm::~RdmaCm() {
 }
 
 Status RdmaCm::open(std::string& error_text) {
+    ADAPTIB_INVARIANT(channel_ == nullptr && listener_ == nullptr, "a service is opened once",
+                      channel_, listener_);
     errno = 0;
     channel_ = calls_.create_event_channel();
     if (channel_ == nullptr) {
@@ -335,9 +338,13 @@ void RdmaCm::forget_notices(const VerbsQueuePair& qp) {
 }
 
 void RdmaCm::begin(Encounter& encounter) {
+    ADAPTIB_INVARIANT(encounter.id == nullptr && encounter.params.initiates,
+                      "the end that initiates begins a try without an id", encounter.tries);
     ++encounter.tries;
     WireCmAddress at{};
     decode_cm_address(encounter.qp->wanted().path.remote, at);
+    ADAPTIB_INVARIANT(at.family == 4 || at.family == 6, "the address of a try was checked before",
+                      at.family);
     sockaddr_storage to = address_of(at);
     if (to.ss_family != here_.ss_family) {
         failed(encounter, "one end has an IPv4 address, the other IPv6");
@@ -368,6 +375,7 @@ rdma_conn_param RdmaCm::parameters_of(const Encounter& encounter) const {
 }
 
 void RdmaCm::connect(Encounter& encounter) {
+    ADAPTIB_INVARIANT(encounter.id != nullptr, "a try that goes on has an id", encounter.tries);
     Introduction introduction{};
     introduction.magic = kMagic;
     introduction.try_number = encounter.tries;
@@ -384,6 +392,7 @@ void RdmaCm::connect(Encounter& encounter) {
 
 // Moves the queue pair to RTR and RTS. False: the rail's trouble text says why.
 bool RdmaCm::rise(Encounter& encounter) {
+    ADAPTIB_INVARIANT(encounter.id != nullptr, "a try that goes on has an id", encounter.tries);
     const auto ask = [&](ibv_qp_state state, ibv_qp_attr& out) {
         int mask = 0;
         out = {};
@@ -554,6 +563,8 @@ void RdmaCm::handle(const CmEvent& event) {
         return; // parked
     }
     Encounter& encounter = *static_cast<Encounter*>(event.id->context);
+    ADAPTIB_INVARIANT(encounter.id == event.id, "the context of an id is the record that has it",
+                      encounter.id, event.id);
     switch (event.type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         errno = 0;
@@ -596,6 +607,7 @@ void RdmaCm::call_failed(Encounter& encounter, const char* call) {
 }
 
 void RdmaCm::report(EventKind kind, const Encounter& encounter, const std::string& why) {
+    ADAPTIB_INVARIANT(encounter.qp != nullptr, "what is reported concerns a queue pair", kind);
     notices_.push_back({{kind, rail_.index(), encounter.qp->number(), nullptr}, why});
 }
 
@@ -606,9 +618,13 @@ void RdmaCm::drop_id(Encounter& encounter) {
     if (id == nullptr) {
         return;
     }
+    ADAPTIB_INVARIANT(id->context == &encounter, "the context of an id is the record that has it",
+                      id->context);
     if (rail_.state() == PortState::active) {
         calls_.destroy_id(id);
     } else {
+        ADAPTIB_AUDIT(std::find(parked_.begin(), parked_.end(), id) == parked_.end(),
+                      "an id is parked once", id);
         id->context = nullptr;
         parked_.push_back(id);
     }

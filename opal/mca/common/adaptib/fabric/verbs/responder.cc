@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/invariant.h"
+
 namespace adaptib::verbs {
 
 namespace {
@@ -26,6 +28,8 @@ constexpr short kReadable = POLLIN;
 // as poll() has left them. Takes at most `left` questions, and returns how many of these are left.
 std::size_t serve(std::span<ResponderPort* const> ports, std::span<pollfd> channels, bool all,
                   std::size_t left) {
+    ADAPTIB_INVARIANT(ports.size() == channels.size(), "each port has a channel", ports.size(),
+                      channels.size());
     for (std::size_t i = 0; i < ports.size() && left > 0; ++i) {
         pollfd& channel = channels[i];
         const bool looks = all || ports[i]->pending() || ports[i]->broken();
@@ -54,6 +58,7 @@ Responder::~Responder() {
 }
 
 void Responder::wake() const {
+    ADAPTIB_INVARIANT(wakes_ >= 0, "a thread that is woken has a descriptor", wakes_);
     const std::uint64_t one = 1;
     while (write(wakes_, &one, sizeof one) < 0 && errno == EINTR) {
     }
@@ -68,6 +73,8 @@ void Responder::set_port(std::uint32_t rail, const Port& port) {
 
 Status Responder::start(std::span<const std::unique_ptr<Rail>> rails, const Answerer& answerer,
                         std::uint64_t access_key) {
+    ADAPTIB_INVARIANT(ports_.empty() && wakes_ < 0, "a responder starts once", ports_.size(),
+                      wakes_);
     bool any = false;
     Status first = Status::error(Reason::not_supported);
     for (const auto& rail : rails) {
@@ -127,6 +134,9 @@ void Responder::watch() {
             served_.push_back(port.get());
         }
     }
+    ADAPTIB_INVARIANT(watched_.size() == served_.size() + 1,
+                      "the thread watches a descriptor and a channel for each port",
+                      watched_.size(), served_.size());
 }
 
 void Responder::loop() {
@@ -155,6 +165,8 @@ void Responder::loop() {
         }
         if (!rests) {
             left = serve(served_, std::span(watched_).subspan(1), woken, left);
+            ADAPTIB_INVARIANT(left <= kMostAtOnce, "the thread takes no more questions than it may",
+                              left);
             woken = woken && left == 0; // serve() may not have come to all ports
         }
     }

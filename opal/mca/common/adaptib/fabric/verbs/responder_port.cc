@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/qp.h"
 
@@ -39,6 +40,8 @@ ResponderPort::~ResponderPort() {
 
 void ResponderPort::set_port(const Port& port) {
     const std::lock_guard lock(port_lock_);
+    ADAPTIB_INVARIANT(port.number == port_.number && !port.partitions.empty(),
+                      "a port keeps its number and a partition", port.number, port_.number);
     moved_ = moved_ || port_.pkey_index() != port.pkey_index();
     port_ = port;
 }
@@ -57,6 +60,7 @@ std::byte* ResponderPort::answer_at(std::uint32_t index) const {
 }
 
 Status ResponderPort::open() {
+    ADAPTIB_INVARIANT(memory_ == nullptr && channel_ == nullptr, "a port is opened once", channel_);
     Status status =
         rail_.allocate(kReceives * kReceiveBytes + kAnswers * kMostQuestion, kLocalWrite, memory_);
     if (!status.ok()) {
@@ -92,6 +96,7 @@ Status ResponderPort::make_queue_pair() {
 
 // Moves from RESET to RTS and posts all receives.
 bool ResponderPort::start() {
+    ADAPTIB_INVARIANT(qp_ != nullptr, "a queue pair that starts is there", life_);
     ++life_;
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
@@ -155,6 +160,8 @@ std::size_t ResponderPort::on_event(std::size_t limit) {
             unacknowledged_ = 0;
         }
     }
+    ADAPTIB_INVARIANT(unacknowledged_ < kAcknowledgeEvery, "few events are not acknowledged",
+                      unacknowledged_);
     std::size_t questions = 0;
     bool armed = false;
     pending_ = false;
@@ -218,6 +225,7 @@ void ResponderPort::answer(std::span<const std::byte> question, std::uint32_t as
     const std::uint32_t slot = free_answers_[free_count_ - 1];
     const Answerer::Reply reply =
         answerer_.answer(rail_.index(), question, {answer_at(slot), kMostQuestion});
+    ADAPTIB_INVARIANT(reply.length <= kMostQuestion, "a reply fits its buffer", reply.length);
     SharedAh handle = reply.length > 0 ? find_handle(reply) : nullptr;
     if (handle == nullptr) {
         return;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/invariant.h"
 #include "fabric/verbs/device.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/events.h"
@@ -69,6 +70,8 @@ bool VerbsFabric::poll_event_impl(Event& out) {
     }
     const bool read = out.kind == EventKind::port_active || out.kind == EventKind::address_changed;
     if (read && responder_ != nullptr) {
+        ADAPTIB_INVARIANT(out.rail < rails_.size(), "an event names a rail of its fabric", out.rail,
+                          rails_.size());
         responder_->set_port(out.rail, static_cast<VerbsRail&>(*rails_[out.rail]).port());
     }
     return true;
@@ -123,6 +126,8 @@ Status VerbsFabric::add_port(const Device& device, std::uint8_t number, bool sta
     if (const Status status = rail->open_cm_service(why); !status.ok()) {
         return status;
     }
+    ADAPTIB_INVARIANT(rail->index() == rails_.size(), "the index of a rail is its place",
+                      rail->index(), rails_.size());
     rails_.push_back(std::move(rail));
     return kOk;
 }
