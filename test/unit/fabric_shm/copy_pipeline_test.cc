@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -42,13 +43,16 @@ protected:
         return out;
     }
     // Takes the requests in the target's queue and serves them; returns their number.
-    int serve() {
+    int serve(const std::function<void(const BounceRequest&)>& look = {}) {
         int count = 0;
         RecordView record;
         for (; consumer_.front(record); ++count) {
             BounceRequest request{};
             EXPECT_EQ(record.payload_bytes, sizeof request);
             std::memcpy(&request, record.payload, sizeof request);
+            if (look) {
+                look(request);
+            }
             std::byte* slot = find_slot(*back_, request);
             auto* header = reinterpret_cast<BounceHeader*>(slot);
             last_ = rma_->serve(attributes_, request, slot + sizeof *header, header->result);
@@ -90,6 +94,25 @@ TEST_F(CopyPipelineTest, CopiesInPiecesOfWhichAFewAreInFlight) {
     ASSERT_TRUE(pipeline_->reap(write, attempt_, status_));
     EXPECT_TRUE(pipeline_->empty());
     EXPECT_EQ(from, to);
+}
+
+TEST_F(CopyPipelineTest, TheLastWordOfAPublishedWriteIsInOnePiece) {
+    const Bytes length = 2 * kBounceBytes + 4;
+    std::vector<std::byte> from(length, std::byte{7});
+    std::vector<std::uint64_t> words(length / 8 + 2);
+    auto* const to = reinterpret_cast<std::byte*>(words.data()) + 4; // ends on a multiple of 8
+    const std::uint32_t key = register_memory(to, length, kLocalWrite | kRemoteWrite);
+    const Gather gather{from.data(), length, 0};
+    SendWork write = work(Opcode::write, gather, to, key);
+    write.flags = kPublish;
+    ASSERT_TRUE(pipeline_->request(write, length, kInitiatorQp, attempt_));
+    std::vector<BounceRequest> requests;
+    EXPECT_EQ(serve([&](const BounceRequest& request) { requests.push_back(request); }), 3);
+    EXPECT_GE(requests.back().length, 8u);
+    EXPECT_EQ(requests.back().remote_address % 8, 0u);
+    EXPECT_NE(requests.back().flags & kBouncePublish, 0u);
+    ASSERT_TRUE(pipeline_->reap(write, attempt_, status_));
+    EXPECT_EQ(std::memcmp(from.data(), to, length), 0);
 }
 
 TEST_F(CopyPipelineTest, SendsAPieceAgainThatTheTargetWasNotReadyFor) {

@@ -197,6 +197,27 @@ TEST(SegmentFile, AFullDevShmIsSaidByName) {
     }
 }
 
+// A block that was used has to be cleared, and the system makes no holes: more than the first part
+// needs memory then, of which there is too little.
+TEST(SegmentFile, ABlockThatCannotBeClearedIsRefused) {
+    without({}, 0, [] {
+        if (!own_dev_shm("size=2m")) {
+            _exit(kNoFilters);
+        }
+        ASSERT_TRUE(take_away(SYS_memfd_create, ENOSYS));
+        ASSERT_TRUE(take_away(SYS_fallocate, ENOSYS));
+        std::string error;
+        std::unique_ptr<OwnSegment> own;
+        ASSERT_TRUE(OwnSegment::create(small(), own, error).ok()) << error;
+        Bytes offset = 0;
+        ASSERT_TRUE(own->allocate_sparse(4 * kMiB, 100'000, offset).ok()) << own->last_error_text();
+        own->release(offset);
+        EXPECT_EQ(own->allocate_sparse(4 * kMiB, 100'000, offset),
+                  Status::error(Reason::no_memory));
+        EXPECT_NE(own->last_error_text().find("No space left"), std::string::npos);
+    });
+}
+
 // /dev/shm has no room for the header either.
 TEST(SegmentFile, ADevShmWithoutAPageIsAnError) {
     for (const bool has_fallocate : {true, false}) {

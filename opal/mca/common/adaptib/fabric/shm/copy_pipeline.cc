@@ -96,9 +96,12 @@ CopyPipeline::Asked CopyPipeline::request_piece(const SendWork& work, Bytes leng
     if (!pool_.take(slot)) {
         return Asked::later;
     }
-    // The last 8 bytes of a published write stay in one piece: pieces before it end on multiples of
-    // 8.
-    const Bytes part = std::min(length - a.moved, kBounceBytes);
+    // The last 8 bytes of a published write stay in one piece: pieces before it end at addresses
+    // that are multiples of 8.
+    Bytes part = length - a.moved;
+    if (part > kBounceBytes) {
+        part = kBounceBytes - (work.remote_address + a.moved) % 8;
+    }
     const bool last = a.moved + part == length;
     const bool publish = last && (work.flags & kPublish) != 0 && part >= 8 &&
                          (work.remote_address + length) % 8 == 0;

@@ -75,12 +75,14 @@ Status Heap::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
     if (const Status status = take(need, page_bytes(), offset); !status.ok()) {
         return status;
     }
-    if (!has_memory(offset, need) || !discard(offset, need)) {
-        clear(offset, need);
-    }
-    if (const Status status = commit(offset, first); !status.ok()) {
+    // Where the system frees no pages, the whole block gets memory before it is cleared.
+    const bool to_clear = has_memory(offset, need) && !discard(offset, need);
+    if (const Status status = commit(offset, to_clear ? need : first); !status.ok()) {
         give(offset, need);
         return status;
+    }
+    if (to_clear) {
+        clear(offset, need);
     }
     mark(offset, need, true); // peers may commit and write any of them
     blocks_.emplace(offset, Block{need, true});
