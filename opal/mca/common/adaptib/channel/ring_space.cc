@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -22,6 +24,7 @@ void RingSpace::bound_by(RingRoom room) {
 }
 
 void RingSpace::leave() {
+    ADAPTIB_INVARIANT(beyond_, "only a lap beyond the first part leaves it", memory_, first_);
     beyond_ = false;
     room_.leave();
 }
