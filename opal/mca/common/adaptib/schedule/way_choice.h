@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "schedule/last_few.h"
 
@@ -42,7 +43,9 @@ public:
     using Way = std::uint8_t;
     static constexpr std::size_t kMostWays = 3;
 
-    explicit WayChoice(std::size_t ways = 2) : ways_(static_cast<std::uint8_t>(ways)) {}
+    explicit WayChoice(std::size_t ways = 2) : ways_(static_cast<std::uint8_t>(ways)) {
+        ADAPTIB_INVARIANT(ways > 1 && ways <= kMostWays, "a choice is of two or three ways", ways);
+    }
 
     // Counts the operation and returns the way to try first. If timed() is true then, the caller is
     // to time the operation.
