@@ -31,10 +31,7 @@ public:
         return *middle;
     }
     // REQUIRES: count() > 0.
-    Value least() const {
-        ADAPTIB_INVARIANT(count_ > 0, "the least is of some measurements", count_);
-        return *std::min_element(values_.begin(), values_.begin() + count_);
-    }
+    Value least() const { return *std::min_element(values_.begin(), values_.begin() + count_); }
 
 private:
     std::array<Value, N> values_{};
