@@ -123,6 +123,10 @@ public:
                 finish(at(i), now, release);
             }
         }
+        // Keeps an unacknowledged one in front, whatever the peer says: that one is sent again.
+        for (; count_ > 0 && at(0).over; --count_) {
+            first_ = (first_ + 1) % kWindow;
+        }
         if (news) {
             rests_ = false;
             unanswered_ = 0;
@@ -191,7 +195,9 @@ public:
         if (count_ == 0 || now < due_) {
             return kNone;
         }
-        Sent& oldest = at(0); // never over: acknowledged() removes those at the front
+        Sent& oldest = at(0);
+        ADAPTIB_INVARIANT(!oldest.over, "the oldest datagram that is kept is unacknowledged",
+                          oldest.number, oldest.slot);
         tries = ++oldest.tries;
         ++unanswered_;
         backoff_ = std::min(backoff_ * 2, 1024u);
