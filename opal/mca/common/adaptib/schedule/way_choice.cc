@@ -146,6 +146,8 @@ void WayChoice::note(Way first, Nanoseconds took) {
         learn();
         return;
     }
+    ADAPTIB_INVARIANT(known_[better_].times.count() > 0, "the better way was timed", better_,
+                      first);
     const Nanoseconds usual = cost(better_);
     if (const Way best = fastest(); best != better_) {
         better_ = best;
@@ -166,7 +168,7 @@ void WayChoice::learn_from(const WayChoice& neighbor) {
     ADAPTIB_INVARIANT(is_fresh() && ways_ == neighbor.ways_,
                       "a choice that knows nothing learns from one of the same ways", count_, ways_,
                       neighbor.ways_);
-    if (!neighbor.learnt_) {
+    if (learnt_ || !neighbor.learnt_) {
         return;
     }
     informed_ = true;

@@ -70,7 +70,8 @@ public:
 
     // Returns true while no operation has been counted.
     bool is_fresh() const { return count_ == 0; }
-    // Begins with what `neighbor` knows of very similar operations, if it knows every way.
+    // Begins with what `neighbor` knows of very similar operations, if it knows every way, and this
+    // choice does not: reported times may have taught it, though nothing was chosen.
     // REQUIRES: is_fresh(); both have the same number of ways.
     void learn_from(const WayChoice& neighbor);
 
