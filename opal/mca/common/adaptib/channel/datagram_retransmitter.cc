@@ -126,7 +126,7 @@ void DatagramRetransmitter::repeat(DatagramLink& link, std::uint32_t slot, Nanos
             const std::uint8_t pair = target.pair;
             doubt(target, PathFailure::unanswered, WorkStatus::success);
             if (target.port != port || target.pair != pair || link.target.handle == nullptr ||
-                !link.unacknowledged()) {
+                !link.unacknowledged() || sender_.slots().posted_on(slot, port)) {
                 return; // it was sent there, or the target is given up
             }
         }
