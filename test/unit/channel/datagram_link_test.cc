@@ -130,6 +130,20 @@ TEST_F(Link, NonsenseIsNotTakenForAnAcknowledgement) {
     EXPECT_TRUE(link.unacknowledged());
 }
 
+// An acknowledgement that no state of a receiver gives. What it acknowledges has left its slot.
+TEST_F(Link, TheOldestIsNotRepeatedOnceItIsAcknowledged) {
+    link.add(100, Nanoseconds{0});
+    link.add(101, Nanoseconds{0});
+    link.add(102, Nanoseconds{0});
+    acknowledged(2, 0, Nanoseconds{0});   // 1
+    acknowledged(1, 0b1, Nanoseconds{0}); // not 1, but 2
+    EXPECT_EQ(released, (std::vector<std::uint32_t>{100, 101}));
+    EXPECT_EQ(to_repeat(milliseconds{1000}), 102u);
+    acknowledged(1, 0b10, Nanoseconds{0}); // 3
+    EXPECT_FALSE(link.unacknowledged());
+    EXPECT_EQ(to_repeat(std::chrono::minutes{1}), DatagramLink::kNone);
+}
+
 TEST_F(Link, TheOldestIsRepeatedWithGrowingIntervals) {
     link.add(7, Nanoseconds{0});
     link.add(8, Nanoseconds{0});

@@ -252,10 +252,12 @@ TEST_F(Retransmitter, SlotsGrowWhileTargetsThatDoNotAnswerHaveThem) {
     while (!sender.slots().none_free()) {
         sender.slots().take();
     }
+    std::uint32_t slot = 0;
     for (DatagramTarget& each : targets) {
         each.link = std::make_unique<DatagramLink>(each);
-        for (std::uint32_t i = 0; i < DatagramLink::kWindow; ++i) {
-            each.link->add(i, clock.now());
+        for (std::uint32_t i = 0; i < DatagramLink::kWindow; ++i, ++slot) {
+            each.link->add(slot, clock.now());
+            sender.slots().retain(slot);
         }
         retransmitter.on_sent(*each.link);
         EXPECT_TRUE(sender.slots().none_free());

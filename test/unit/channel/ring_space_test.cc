@@ -84,6 +84,23 @@ TEST_F(Space, GetsMemoryForThisMessageIfThereIsNoneForMore) {
     EXPECT_EQ(space.most(), kUnits);
 }
 
+TEST_F(Space, AsksForNoMemoryThatItHas) {
+    limit = kFirst;
+    extend(kFirst + 100, kFirst - 50);
+    EXPECT_EQ(asked, 1u) << "the message itself has room";
+    EXPECT_EQ(space.memory(), kFirst);
+}
+
+TEST_F(Space, StaysWithinTheRingWhateverTheWordSays) {
+    for (const std::uint32_t units : {0u, 2 * kUnits}) {
+        room().begin(units);
+        RingSpace other(kUnits);
+        other.bound_by(room());
+        other.begin_here();
+        EXPECT_LE(other.end(), kUnits);
+    }
+}
+
 TEST_F(Space, AsksRarelyOnceMemoryWasRefused) {
     limit = kFirst;
     extend(kFirst + 100, kFirst + 20);

@@ -206,6 +206,27 @@ TEST(WayChoice, FindsTheBestOfThreeWithLittleRegret) {
     }
 }
 
+// Times teach a choice that nothing was chosen by: copies that turned out to cross another one.
+TEST(WayChoice, WhatTimesHaveTaughtStaysWhenTheNeighborChanges) {
+    WayChoice smaller(3);
+    WayChoice larger(3);
+    const auto note = [](WayChoice& choice, Way way, std::int64_t took) {
+        for (int i = 0; i < 5; ++i) {
+            choice.note(way, Nanoseconds{took});
+        }
+    };
+    note(smaller, 0, 100);
+    note(smaller, 1, 150);
+    note(smaller, 2, 1000);
+    larger.learn_from(smaller); // the third way is far behind
+    note(larger, 0, 200);
+    note(larger, 1, 300);
+    note(smaller, 2, 10);
+    ASSERT_EQ(smaller.better(), 2);
+    larger.learn_from(smaller);
+    EXPECT_EQ(larger.better(), 0) << "the third way was never timed";
+}
+
 // A way that was far behind for the next smaller size is hardly tried for the larger one.
 TEST(WayChoice, WhatIsFarBehindForOneSizeIsHardlyTriedForTheNext) {
     for (const Machine& machine : kMachines) {

@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 Status DatagramChannel::create(RailList rails, std::uint32_t first, const Identity& identity,
@@ -51,6 +53,9 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
         }
     }
     SendSlots& slots = sender_.slots();
+    ADAPTIB_INVARIANT(!slots.none_free(), "a message that is committed has a slot", target.name);
+    ADAPTIB_INVARIANT(header.length <= capacity(), "a message fits into a datagram", header.length,
+                      capacity());
     const std::uint32_t slot = slots.next();
     DatagramHeader prefix = sender_.prefix_for(target);
     DatagramLink* link = target.link.get();
@@ -96,6 +101,8 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
 bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t port,
                                  std::unique_ptr<AddressHandle> handle, std::uint32_t qp,
                                  const MessageHeader& header, const void* body) {
+    ADAPTIB_INVARIANT(handle != nullptr && header.length <= capacity(),
+                      "a probe has a way, and fits into a datagram", port, header.length);
     const Nanoseconds now = clock_.now();
     retransmitter_.restart_if_stuck(port, now); // probes are not repeated, which would reveal it
     SendSlots& slots = sender_.slots();
@@ -164,6 +171,8 @@ bool DatagramChannel::accept(DatagramTarget& source, const DatagramArrival& arri
         ++counters_.bad_packets;
         return false;
     }
+    ADAPTIB_INVARIANT(arrival.header != nullptr, "what is delivered has a message", source.name,
+                      arrival.port);
     if (is_sequenced(arrival.header->type)) {
         ++counters_.datagram_received;
     }
@@ -187,6 +196,7 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
     while (taken < limit) {
         const std::size_t room = std::min(batch_.size(), limit - taken);
         const std::size_t count = port.poll(std::span(batch_).first(room));
+        ADAPTIB_INVARIANT(count <= room, "a poll gives no more than it is asked for", count, room);
         std::size_t received = 0;
         for (std::size_t i = 0; i < count; ++i) {
             const WorkCompletion& completion = batch_[i];

@@ -30,6 +30,7 @@
 #include <utility>
 
 #include "base/intrusive_list.h"
+#include "base/invariant.h"
 #include "base/units.h"
 #include "base/wire.h"
 
@@ -58,6 +59,8 @@ public:
     // Records that the datagram in `slot` is about to be posted; returns its number. REQUIRES:
     // may_send().
     std::uint32_t add(std::uint32_t slot, Nanoseconds now) {
+        ADAPTIB_INVARIANT(count_ < kWindow, "at most a window of datagrams is unacknowledged",
+                          count_);
         Sent& sent = at(count_++);
         sent = {next_number_, slot, now, 1, false};
         sent_since_ = true;
@@ -68,11 +71,14 @@ public:
     }
     // Undoes add() after a failed post. REQUIRES: nothing happened since.
     void take_back() {
+        ADAPTIB_INVARIANT(count_ > 0 && at(count_ - 1).number + 1 == next_number_,
+                          "what is taken back was added last", count_, next_number_);
         --count_;
         --next_number_;
     }
     // The datagram just added has its payload in a user's buffer, for kLoan at most.
     void lend(Nanoseconds now) {
+        ADAPTIB_INVARIANT(count_ > 0, "a datagram that lends a buffer is unacknowledged", count_);
         lent_due_ = count_ == 1 ? now + kLoan : std::min(lent_due_, now + kLoan);
     }
     // Calls `copy(slot)` for each unacknowledged datagram that was sent kLoan ago and still reads a
@@ -117,6 +123,10 @@ public:
                 finish(at(i), now, release);
             }
         }
+        // Keeps an unacknowledged one in front, whatever the peer says: that one is sent again.
+        for (; count_ > 0 && at(0).over; --count_) {
+            first_ = (first_ + 1) % kWindow;
+        }
         if (news) {
             rests_ = false;
             unanswered_ = 0;
@@ -129,13 +139,19 @@ public:
                 }
             }
         }
+        ADAPTIB_INVARIANT(count_ == 0 || at(0).number + count_ == next_number_,
+                          "unacknowledged datagrams are the last ones, without a gap", count_,
+                          at(0).number, next_number_);
     }
     bool unacknowledged() const { return count_ > 0; }
     std::uint32_t kept() const { return count_; }
     // Number of repeats since the peer last acknowledged anything new, or since moved().
     std::uint32_t unanswered() const { return unanswered_; }
     // When the oldest unacknowledged datagram was first sent. REQUIRES: unacknowledged().
-    Nanoseconds oldest() const { return sent_[first_].posted; }
+    Nanoseconds oldest() const {
+        ADAPTIB_INVARIANT(count_ > 0, "only what is unacknowledged has an age", count_);
+        return sent_[first_].posted;
+    }
     // Called when the path has changed; all unacknowledged datagrams were sent over the new one as
     // well. `first`: this is the first change since something was acknowledged. Only then the
     // back-off is reset, so that a peer that answers nowhere is not asked ever faster.
@@ -179,7 +195,9 @@ public:
         if (count_ == 0 || now < due_) {
             return kNone;
         }
-        Sent& oldest = at(0); // never over: acknowledged() removes those at the front
+        Sent& oldest = at(0);
+        ADAPTIB_INVARIANT(!oldest.over, "the oldest datagram that is kept is unacknowledged",
+                          oldest.number, oldest.slot);
         tries = ++oldest.tries;
         ++unanswered_;
         backoff_ = std::min(backoff_ * 2, 1024u);
@@ -190,6 +208,7 @@ public:
     // Called when the peer is known to be alive and not to listen: unacknowledged datagrams are
     // sent again ever more rarely, until the peer is heard. REQUIRES: unacknowledged().
     void rest(Nanoseconds now) {
+        ADAPTIB_INVARIANT(count_ > 0, "a link rests while something is unacknowledged", count_);
         rests_ = true;
         due_ = now + std::clamp(now - oldest(), timeout_, kMostRest);
     }
@@ -286,6 +305,8 @@ private:
         }
     }
     void learn(Nanoseconds round_trip) {
+        ADAPTIB_INVARIANT(round_trip.count() >= 0, "an answer comes after what it answers",
+                          round_trip);
         if (smoothed_.count() == 0) {
             smoothed_ = round_trip;
             deviation_ = round_trip / 2;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -19,6 +21,9 @@ Status DatagramPort::open(Rail& rail, const Sends& sends, const Receives& receiv
     counters_ = &counters;
     key_ = key;
     pieces_ = std::clamp(rail.info().max_gather, 1u, sends.pieces);
+    ADAPTIB_INVARIANT(receives.first > 0 && receives.first <= receives.most,
+                      "a port has receives, and at first no more than its bound", receives.first,
+                      receives.most);
     block_ = receives.first;
     most_receives_ = receives.most;
     if (rail.info().max_send_depth > 0) { // receive queues are about as deep
@@ -57,6 +62,9 @@ Status DatagramPort::add_block() {
         counters_->buffers_bytes += memory->length();
         receive_memory_.push_back(std::move(memory));
         receives_ += block_;
+        ADAPTIB_INVARIANT(
+            receives_ == receive_memory_.size() * block_ && receives_ <= most_receives_,
+            "receives come in blocks, up to a bound", receives_, block_, most_receives_);
     }
     return status;
 }
@@ -126,6 +134,9 @@ Status DatagramPort::post_receive(std::uint32_t index) {
 Status DatagramPort::post(const AddressHandle& handle, std::uint32_t remote_qp,
                           std::uint64_t remote_key, std::span<const Gather> pieces,
                           std::uint32_t slot) {
+    ADAPTIB_INVARIANT(!pieces.empty() && pieces.size() <= pieces_,
+                      "a datagram has no more pieces than the queue pair takes", pieces.size(),
+                      pieces_);
     SendWork work;
     work.wr_id = life_tag() | kSendTag | slot;
     work.opcode = Opcode::send;
@@ -143,6 +154,8 @@ Status DatagramPort::post(const AddressHandle& handle, std::uint32_t remote_qp,
 }
 
 void DatagramPort::retire(std::unique_ptr<AddressHandle> handle) {
+    ADAPTIB_INVARIANT(retired_.empty() || retired_.back().posts <= posts_,
+                      "handles are retired in the order of the posts", posts_);
     retired_.push_back({std::move(handle), posts_});
     drop_retired();
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -30,6 +32,7 @@ void DatagramRetransmitter::mind(DatagramLink& link) {
 Nanoseconds DatagramRetransmitter::deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
+        ADAPTIB_AUDIT(link->busy(), "a link is minded while it has something to do", link);
         if (link->target.handle != nullptr) { // otherwise its acknowledgements wait for its owner
             next = std::min(next, link->deadline());
         }
@@ -90,6 +93,8 @@ void DatagramRetransmitter::give_up(DatagramTarget& target) {
 // A peer that computes for long does not answer: only the owner can know whether a target is lost.
 void DatagramRetransmitter::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now) {
     DatagramTarget& target = link.target;
+    ADAPTIB_INVARIANT(target.link.get() == &link, "a target stays where its link knows it", &link,
+                      target.link.get());
     Standing standing = Standing::doubtful;
     if (target.handle != nullptr && judge_ && link.unanswered() >= kJudgeAfter) {
         standing = judge_(target, link.oldest());
@@ -121,7 +126,7 @@ void DatagramRetransmitter::repeat(DatagramLink& link, std::uint32_t slot, Nanos
             const std::uint8_t pair = target.pair;
             doubt(target, PathFailure::unanswered, WorkStatus::success);
             if (target.port != port || target.pair != pair || link.target.handle == nullptr ||
-                !link.unacknowledged()) {
+                !link.unacknowledged() || sender_.slots().posted_on(slot, port)) {
                 return; // it was sent there, or the target is given up
             }
         }
@@ -133,6 +138,8 @@ void DatagramRetransmitter::repeat(DatagramLink& link, std::uint32_t slot, Nanos
 
 Status DatagramRetransmitter::send_again(DatagramTarget& target, std::uint32_t slot,
                                          Nanoseconds now) {
+    ADAPTIB_INVARIANT(target.handle != nullptr, "what is sent again has a way to its target",
+                      target.name, slot);
     SendSlots& slots = sender_.slots();
     if (slots.reads_buffer(slot)) {
         copy_payload(slot);
@@ -180,6 +187,8 @@ bool DatagramRetransmitter::owes(const DatagramTarget& target) const {
 }
 
 void DatagramRetransmitter::doubt(DatagramTarget& target, PathFailure failure, WorkStatus status) {
+    ADAPTIB_INVARIANT(tolerant(), "only who can move a target doubts its path", target.name,
+                      failure);
     target.doubted = true;
     path_failure_(target, failure, status);
 }
@@ -241,6 +250,8 @@ void DatagramRetransmitter::mend(std::uint32_t number) {
 
 void DatagramRetransmitter::move(DatagramTarget& target, std::uint32_t port,
                                  std::unique_ptr<AddressHandle> handle, std::uint32_t qp) {
+    ADAPTIB_INVARIANT(handle != nullptr && port < sender_.ports(),
+                      "a target moves to a port of the channel, by a handle", target.name, port);
     if (target.handle != nullptr) {
         sender_.port(target.port).retire(std::move(target.handle));
     }
@@ -307,6 +318,8 @@ void DatagramRetransmitter::forget(DatagramTarget& target) {
     }
     std::erase(alone_, &target);
     target.link->drop_all([this](std::uint32_t slot) { sender_.slots().drop(slot); });
+    ADAPTIB_AUDIT(std::find(alone_.begin(), alone_.end(), &target) == alone_.end(),
+                  "a target that is forgotten is owed no acknowledgement", target.name);
 }
 
 void DatagramRetransmitter::release(DatagramTarget& target) {
@@ -323,6 +336,8 @@ bool DatagramRetransmitter::accept(DatagramTarget& target, const DatagramArrival
     const DatagramHeader& prefix = arrival.prefix;
     DatagramLink& link = *target.link;
     const Nanoseconds now = clock_.now();
+    ADAPTIB_INVARIANT(&link.target == &target, "a target stays where its link knows it", &target,
+                      &link.target);
     target.heard = now;
     target.heard_port = static_cast<std::uint8_t>(arrival.port);
     target.heard_rail = prefix.rail;

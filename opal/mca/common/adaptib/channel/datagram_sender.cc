@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -17,6 +19,8 @@ constexpr std::uint32_t kMostExpected = 1024;
 
 Status DatagramSender::open(RailList rails, std::uint32_t most_receives,
                             std::uint32_t first_receives, bool gathers) {
+    ADAPTIB_INVARIANT(!rails.empty() && rails.size() <= kMaxRails && ports_.empty(),
+                      "a sender opens once, with a port on each of its rails", rails.size());
     gathers_ = gathers;
     datagram_bytes_ = rails[0]->info().datagram_bytes;
     for (const Rail* rail : rails) {
@@ -58,6 +62,8 @@ DatagramHeader DatagramSender::prefix_for(const DatagramTarget& target) const {
 
 Status DatagramSender::post(std::uint32_t port, const AddressHandle& handle, std::uint32_t qp,
                             std::uint64_t key, std::uint32_t slot) {
+    ADAPTIB_AUDIT(port < ports_.size() && slot < slots_.size(),
+                  "a slot of the channel is posted on a port of the channel", port, slot);
     SendSlots::Pieces memory;
     const Status status =
         ports_[port].post(handle, qp, key, slots_.pieces(slot, port, memory), slot);

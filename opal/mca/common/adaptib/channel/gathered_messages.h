@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "base/wire.h"
 
@@ -52,6 +53,10 @@ public:
     bool empty() const { return first_ == nullptr; }
     // `listener`: the same for all messages of this peer.
     void add(GatheredMessage& message, GatherListener& listener) {
+        ADAPTIB_INVARIANT(first_ == nullptr || listener_ == &listener,
+                          "all messages of a peer have one listener", listener_);
+        ADAPTIB_AUDIT(first_ == nullptr || !sequence_before(message.write, last_->write),
+                      "gathered messages are in the order of their writes", message.write);
         listener_ = &listener;
         message.next_gathered = nullptr;
         (first_ == nullptr ? first_ : last_->next_gathered) = &message;

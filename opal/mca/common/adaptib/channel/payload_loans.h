@@ -19,6 +19,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "channel/gathered_messages.h"
 #include "fabric/work.h"
@@ -45,6 +46,10 @@ public:
 
     void begin(std::uint32_t slot, std::uint32_t port, LentPayload& lent) {
         Loan& loan = loans_[slot];
+        ADAPTIB_INVARIANT(loan.message == nullptr && loan.buffer.empty(),
+                          "a slot has one loan at a time", slot, loan.message);
+        ADAPTIB_INVARIANT(listener_ == nullptr || listener_ == &lent.listener,
+                          "all messages of a channel have one listener", listener_);
         loan.message = &lent.message;
         loan.payload = lent.payload;
         loan.port = static_cast<std::uint8_t>(port);
@@ -54,6 +59,8 @@ public:
     }
     // Undoes begin(): the datagram was not posted.
     void take_back(std::uint32_t slot, LentPayload& lent) {
+        ADAPTIB_INVARIANT(loans_[slot].message == &lent.message,
+                          "a loan is taken back from the slot that has it", slot);
         lent.buffer.take(loans_[slot].buffer);
         loans_[slot].message = nullptr;
     }
@@ -64,6 +71,7 @@ public:
     // Copies the payload to `to`, its place in the slot.
     void copy(std::uint32_t slot, std::byte* to) {
         Loan& loan = loans_[slot];
+        ADAPTIB_INVARIANT(!loan.copied, "a payload is copied into its slot once", slot);
         std::memcpy(to, loan.payload.address, loan.payload.length);
         loan.copied = true;
     }

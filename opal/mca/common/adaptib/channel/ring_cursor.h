@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "channel/ring_habits.h"
 #include "channel/ring_layout.h"
@@ -68,6 +69,9 @@ public:
         last_ = position_;
         produced_ += units;
         position_ += static_cast<std::uint32_t>(units);
+        ADAPTIB_AUDIT(position_ <= units_, "a message lies within the ring", position_, units_);
+        ADAPTIB_AUDIT(produced_ - consumed_ <= units_, "a ring holds no more than its size",
+                      produced_, consumed_, units_);
         return position_ == units_;
     }
     // Moves to the ring's beginning, behind a message that announces it and counts as `units`.
@@ -75,8 +79,12 @@ public:
         last_ = position_;
         produced_ += units;
         position_ = 0;
+        ADAPTIB_AUDIT(produced_ - consumed_ <= units_, "a ring holds no more than its size",
+                      produced_, consumed_, units_);
     }
     void begin_lap() {
+        ADAPTIB_AUDIT(produced_ % units_ == 0, "the units of a lap are those of the whole ring",
+                      produced_, units_);
         position_ = 0;
         lap_ = std::min(kShortLap, units_);
         wraps_ = wraps();
@@ -95,7 +103,11 @@ public:
     }
     // Body and payload of all messages but those that the caller has uncounted.
     Bytes sent_bytes() const { return sent_bytes_; }
-    void uncount(Bytes length) { sent_bytes_ -= length; }
+    void uncount(Bytes length) {
+        ADAPTIB_INVARIANT(length <= sent_bytes_, "what is uncounted was counted", length,
+                          sent_bytes_);
+        sent_bytes_ -= length;
+    }
     // Number of times that the sequence numbers have begun again, which is noted lap by lap.
     std::uint32_t wraps() const { return wraps_ + (has_wrapped() ? 1 : 0); }
 

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "base/wire.h"
 #include "channel/ring_reader.h"
@@ -92,6 +93,8 @@ struct alignas(kCacheLine) AnswerSlot {
     std::atomic_ref<std::uint64_t> moved_word() { return std::atomic_ref(moved); }
     // Owner. REQUIRES: the last offer is closed.
     void make_offer(const CooperativeCopyBody& body) {
+        ADAPTIB_INVARIANT(body.number > 0 && body.number <= SharedWork::kNumbers,
+                          "an offer has a number", body.number);
         const auto words = std::bit_cast<std::array<std::uint64_t, kOfferWords>>(body);
         moved_word().store(0, std::memory_order_relaxed);
         for (std::size_t i = 0; i < kOfferWords; ++i) {
@@ -161,7 +164,11 @@ public:
     // Null: the whole ring has memory.
     RingRoom room() const { return RingRoom(parts_.direct ? credit() + kRoomAt : nullptr); }
     // REQUIRES: there is an answer line.
-    AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(base_ + kCacheLine); }
+    AnswerSlot& answer() const {
+        ADAPTIB_INVARIANT(parts_.direct, "only memory that the peer stores into has answers",
+                          base_);
+        return *reinterpret_cast<AnswerSlot*>(base_ + kCacheLine);
+    }
     std::byte* answer_data() const { return base_ + data_at(parts_); }
     std::byte* measuring() const { return answer_data() + (parts_.direct ? kMaxAssisted : 0); }
     // Commits memory for the first `bytes` of the answer data.

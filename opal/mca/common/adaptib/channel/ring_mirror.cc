@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -18,6 +20,7 @@ bool RingMirror::begin_to_post() {
     if (paused_) {
         return false;
     }
+    ADAPTIB_INVARIANT(next_memory_ == nullptr, "only a paused mirror is registered twice", units_);
     if (memory_ == nullptr) {
         const Bytes length = round_up(units_ * kRingUnit, kPage);
         bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, length)));
@@ -50,6 +53,9 @@ Status RingMirror::pause(Rail& next) {
 }
 
 void RingMirror::migrate_to(Rail& next) {
+    ADAPTIB_INVARIANT(paused_, "a mirror changes its rail while it is paused", units_);
+    ADAPTIB_INVARIANT((memory_ == nullptr) == (next_memory_ == nullptr),
+                      "the memory of a paused mirror is registered with the next rail", units_);
     rail_ = &next;
     if (memory_ != nullptr) {
         memory_ = std::move(next_memory_);

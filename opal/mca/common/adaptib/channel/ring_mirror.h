@@ -18,6 +18,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "base/wire.h"
@@ -40,7 +41,11 @@ public:
 
     // Records that messages are posted from now on, after others that were stored directly.
     // `produced`: units written before.
-    void post_from(std::uint64_t produced) { posted_from_ = produced; }
+    void post_from(std::uint64_t produced) {
+        ADAPTIB_INVARIANT(produced >= posted_from_, "counts of produced units grow", produced,
+                          posted_from_);
+        posted_from_ = produced;
+    }
 
     // Stops posting, to continue over rail `next`, which the memory is registered with. Errors: of
     // the rail; nothing has changed then.
@@ -58,6 +63,8 @@ public:
     // Notes whether the payload of the message at `unit` lies elsewhere. REQUIRES, if it does:
     // prepare_to_gather() has returned true.
     void note_gathered(std::uint64_t unit, bool gathered) {
+        ADAPTIB_INVARIANT(unit < units_ && (!gathered || gathered_ != nullptr),
+                          "a gathered message is noted at its unit", unit, units_);
         if (gathered_ != nullptr) {
             gathered_[unit] = gathered;
         }

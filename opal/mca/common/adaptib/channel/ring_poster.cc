@@ -2,12 +2,16 @@
 // Posting into a ring (channel/ring_poster.h).
 #include "channel/ring_poster.h"
 
+#include "base/invariant.h"
 #include "channel/ring_layout.h"
 
 namespace adaptib {
 
 Status RingPoster::post(std::span<const Gather> pieces, std::uint64_t unit, bool signaled,
                         bool inlined) {
+    ADAPTIB_INVARIANT(unit < target_.units, "a write begins within the ring", unit, target_.units);
+    ADAPTIB_INVARIANT(unsignaled_ < kSignalEvery, "one of kSignalEvery writes is signaled",
+                      unsignaled_);
     SendWork work;
     work.wr_id = wr_id_;
     work.opcode = Opcode::write;

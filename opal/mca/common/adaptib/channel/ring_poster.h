@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/fabric.h"
@@ -77,6 +78,7 @@ public:
 
     // Continues over another queue pair, which reaches the same memory. REQUIRES: settled().
     void migrate_to(QueuePair& qp, std::uint32_t key, Bytes inline_bytes) {
+        ADAPTIB_INVARIANT(settled(), "nothing is awaited of a queue pair that is left", awaited_);
         qp_ = &qp;
         target_.key = key;
         target_.inline_bytes = inline_bytes;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "base/wire.h"
 #include "channel/ring_habits.h"
@@ -41,6 +42,8 @@ public:
                RingRoom room = RingRoom())
         : memory_(memory), units_(static_cast<std::uint32_t>(units)),
           retained_step_(habits.dirties ? kCacheLine / kRingUnit : units_), room_(room) {
+        ADAPTIB_AUDIT(reinterpret_cast<std::uintptr_t>(memory) % kCacheLine == 0,
+                      "a ring begins at a cache line", memory);
         look_at_room();
     }
 
@@ -121,6 +124,8 @@ public:
     // release_deferred(), which must follow soon and before the next message is taken. For a caller
     // that has something more urgent to store.
     template <std::uint64_t kKind> [[gnu::always_inline]] void defer_release(const Short& found) {
+        ADAPTIB_INVARIANT(deferred_ == nullptr, "one message at most waits for its release",
+                          deferred_);
         posted_ = false;
         deferred_ = place();
         deferred_units_ = found.units;
@@ -132,6 +137,7 @@ public:
     // Releases the message that defer_release() kept. REQUIRES: has_deferred(), and that message is
     // retained.
     void release_deferred() {
+        ADAPTIB_INVARIANT(deferred_ != nullptr, "what is released was deferred", position_);
         release_at(deferred_, deferred_units_, deferred_taken_, retained_step_);
         deferred_ = nullptr;
     }
@@ -143,6 +149,8 @@ public:
     }
     // Consumes the message that poll() found, whose number is `sequence`.
     void consume(std::uint32_t sequence) {
+        ADAPTIB_AUDIT(current_ > 0 && current_ <= taken_ && deferred_ == nullptr,
+                      "a message is found before it is consumed", current_, taken_);
         release(current_, taken_, retained_ ? retained_step_ : 1, sequence);
     }
 
@@ -211,6 +219,8 @@ private:
     }
     void step_over(std::uint32_t taken) {
         position_ = position_ + taken == units_ ? 0 : position_ + taken;
+        ADAPTIB_AUDIT(position_ < units_, "the next message lies within the ring", position_,
+                      units_);
     }
     // Units from this message, which takes `units`, to the next one.
     std::uint32_t taken_by(std::uint64_t head, std::uint32_t units) const {

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "base/units.h"
 
 namespace adaptib {
@@ -83,7 +84,10 @@ private:
     static constexpr std::uint64_t kShrinking = std::uint64_t{1} << 62;
     static constexpr std::uint64_t kMinded = std::uint64_t{1} << 61;
 
-    std::atomic_ref<std::uint64_t> word() const { return std::atomic_ref<std::uint64_t>(*word_); }
+    std::atomic_ref<std::uint64_t> word() const {
+        ADAPTIB_INVARIANT(word_ != nullptr, "only a bounded ring has the word", word_);
+        return std::atomic_ref<std::uint64_t>(*word_);
+    }
 
     std::uint64_t* word_;
 };

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -17,19 +19,23 @@ void RingSpace::bound_by(RingRoom room) {
     room_ = room;
     if (room_.bounded()) {
         room_.mind();
-        memory_ = std::min(room_.units(), units_);
+        memory_ = units_said();
     }
 }
 
 void RingSpace::leave() {
+    ADAPTIB_INVARIANT(beyond_, "only a lap beyond the first part leaves it", memory_, first_);
     beyond_ = false;
     room_.leave();
 }
 
+// Returns how many units have memory, as the word says, which the peer writes, too.
+std::uint32_t RingSpace::units_said() const { return std::clamp(room_.units(), 1u, units_); }
+
 void RingSpace::extend_to(std::uint64_t wanted, std::uint64_t needed, const RingPoster& poster) {
     if (wanted > end() && room_.bounded() && !beyond_) {
         beyond_ = room_.enter();
-        memory_ = std::min(room_.units(), units_);
+        memory_ = units_said();
     }
     if (wanted > end() && beyond_) {
         grow(wanted, needed, poster);
@@ -44,6 +50,8 @@ void RingSpace::grow(std::uint64_t wanted, std::uint64_t needed, const RingPoste
     const RingTarget& target = poster.target();
     const auto get = [&](std::uint64_t units) {
         const std::uint64_t whole = std::min<std::uint64_t>(units, units_);
+        ADAPTIB_INVARIANT(whole >= memory_, "memory that is got is no less than there was", whole,
+                          memory_);
         const Bytes begin = std::uint64_t{memory_} * kRingUnit;
         if (!poster.qp()
                  .commit(target.address + begin, whole * kRingUnit - begin, target.key)
@@ -54,7 +62,8 @@ void RingSpace::grow(std::uint64_t wanted, std::uint64_t needed, const RingPoste
         memory_ = static_cast<std::uint32_t>(whole);
         return true;
     };
-    refused_ = !get(std::max(2 * std::uint64_t{memory_}, wanted + 1)) && !get(needed + 1);
+    refused_ = !get(std::max(2 * std::uint64_t{memory_}, wanted + 1)) &&
+               (needed <= end() || !get(needed + 1));
     laps_ = 0;
 }
 

@@ -43,6 +43,7 @@ public:
     void extend_to(std::uint64_t wanted, std::uint64_t needed, const RingPoster& poster);
 
 private:
+    std::uint32_t units_said() const;
     void grow(std::uint64_t wanted, std::uint64_t needed, const RingPoster& poster);
     // Keeps the last unit that has memory for the message that reports the end of a lap.
     std::uint32_t end_of(std::uint32_t memory) const {

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -167,6 +169,11 @@ void RingWriter::commit_last(const MessageHeader& header) {
     ends_lap_ = false;
     const auto units =
         static_cast<std::uint32_t>(ring_units_for(header.length, RingFormat::stored));
+    ADAPTIB_INVARIANT(cursor_.consumed() == cursor_.produced(),
+                      "a lap ends early when the reader has consumed all before",
+                      cursor_.consumed(), cursor_.produced());
+    ADAPTIB_INVARIANT(cursor_.position() + units <= cursor_.units(),
+                      "the last message of a lap lies within the ring", cursor_.position(), units);
     const bool retained = header.length >= kRetainedFrom || retained_in_lap_;
     const bool dirty = retained || cursor_.must_zero();
     const std::uint32_t end = cursor_.position() + units;
@@ -193,6 +200,8 @@ void RingWriter::commit_last(const MessageHeader& header) {
 // Leaves the rest of the ring unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
     const std::uint64_t rest = cursor_.units() - cursor_.position();
+    ADAPTIB_INVARIANT(rest > 0 && rest <= cursor_.units(), "a skip has a unit to lie in", rest,
+                      cursor_.position());
     if (!has_room(rest)) {
         return false;
     }
@@ -219,6 +228,8 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
     if ((cursor_.position() + units > cursor_.lap() && !go_on(units)) || !has_room(units)) {
         return nullptr;
     }
+    ADAPTIB_AUDIT(cursor_.position() + units <= cursor_.units(), "a message is in one piece",
+                  cursor_.position(), units, cursor_.units());
     return cursor_.here() + ring_body_at(length, format_now());
 }
 
@@ -268,6 +279,7 @@ void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
 }
 
 Status RingWriter::post(const MessageHeader& header, const Gather* payload) {
+    ADAPTIB_INVARIANT(!direct(), "a message is posted where it cannot be stored", header.sequence);
     const std::uint64_t units = ring_units_for(header.length, format_now());
     const Status status = post_message(header, format_now(), units, payload);
     if (status.ok()) {
@@ -310,6 +322,8 @@ Status RingWriter::post_message(const MessageHeader& header, RingFormat format, 
 
 // `bytes`: from the beginning of the message to the end of its tail word.
 Status RingWriter::post_pieces(const MessageHeader& header, Bytes bytes, const Gather& payload) {
+    ADAPTIB_INVARIANT(payload.length <= header.length, "a payload is a part of its message",
+                      payload.length, header.length);
     std::byte* const at = cursor_.here();
     const Bytes end = sizeof header + header.length;
     const std::uint32_t key = mirror_.local_key();

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "base/wire.h"
@@ -74,6 +75,8 @@ public:
             return kOk;
         }
         const std::uint64_t units = ring_units_for(header.length, RingFormat::stored);
+        ADAPTIB_AUDIT(cursor_.position() + units <= cursor_.lap(), "a message lies within its lap",
+                      cursor_.position(), units, cursor_.lap());
         store(header, units);
         advance(units);
         cursor_.sent(header.sequence, header.length);

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -44,21 +46,29 @@ Status SendSlots::add_block() {
         free_.push_back(static_cast<std::uint32_t>(slots_.size()));
         slots_.emplace_back();
     }
+    ADAPTIB_INVARIANT(slots_.size() == blocks_.size() * kBlock && free_.size() <= slots_.size(),
+                      "slots come in blocks, and at most all are free", slots_.size(),
+                      free_.size());
     loans_.grow(slots_.size());
     return kOk;
 }
 
 void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix) {
+    ADAPTIB_INVARIANT(slots_[slot].posts == 0 && !slots_[slot].retained && !slots_[slot].lent,
+                      "a slot that is filled is free", slot, slots_[slot].posts);
     std::memcpy(at(slot), &prefix, sizeof prefix);
     slots_[slot] = {.to = to, .bytes = sizeof prefix};
 }
 
 void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix,
                     const MessageHeader& header) {
+    ADAPTIB_INVARIANT(slots_[slot].posts == 0 && !slots_[slot].retained && !slots_[slot].lent,
+                      "a slot that is filled is free", slot, slots_[slot].posts);
     std::byte* begin = at(slot);
     std::memcpy(begin, &prefix, sizeof prefix);
     std::memcpy(begin + sizeof prefix, &header, sizeof header);
     const auto bytes = static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length);
+    ADAPTIB_INVARIANT(bytes <= slot_bytes_, "a datagram fits into its slot", bytes, slot_bytes_);
     slots_[slot] = {.to = to, .bytes = bytes};
 }
 
@@ -68,6 +78,7 @@ void SendSlots::on_ended(std::uint32_t slot, std::uint32_t port) {
 }
 
 void SendSlots::drop(std::uint32_t slot) {
+    ADAPTIB_INVARIANT(slots_[slot].retained, "a slot that is dropped was kept", slot);
     slots_[slot].retained = false;
     release(slot);
 }
@@ -92,6 +103,7 @@ void SendSlots::settle_loan(std::uint32_t slot) {
 }
 
 void SendSlots::copy_payload(std::uint32_t slot) {
+    ADAPTIB_INVARIANT(slots_[slot].lent, "a payload that is copied is lent", slot);
     loans_.copy(slot, payload_place(slot));
     settle_loan(slot);
 }

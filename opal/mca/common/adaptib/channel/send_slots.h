@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "base/wire.h"
@@ -43,7 +44,10 @@ public:
     // for both: !none_free().
     bool none_free() const { return free_.empty(); }
     std::uint32_t next() const { return free_.back(); }
-    void take() { free_.pop_back(); }
+    void take() {
+        ADAPTIB_INVARIANT(!free_.empty(), "a slot that is taken is free", slots_.size());
+        free_.pop_back();
+    }
 
     // Begins a datagram to process `to`, with all but the data behind the headers.
     void put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix);
@@ -61,13 +65,19 @@ public:
             return {memory.data(), 1};
         }
         memory[1] = loans_.payload(slot);
+        ADAPTIB_INVARIANT(memory[1].length < memory[0].length,
+                          "a lent payload is a part of its datagram", memory[1].length,
+                          memory[0].length);
         memory[0].length -= memory[1].length;
         return {memory.data(), 2};
     }
     std::uint64_t target_of(std::uint32_t slot) const { return slots_[slot].to; }
 
     // Posts that have not ended, on that port and on any.
-    void on_posted(std::uint32_t slot, std::uint32_t port) { slots_[slot].posts |= bit_of(port); }
+    void on_posted(std::uint32_t slot, std::uint32_t port) {
+        ADAPTIB_INVARIANT(!posted_on(slot, port), "a port sends a slot once at a time", slot, port);
+        slots_[slot].posts |= bit_of(port);
+    }
     void on_ended(std::uint32_t slot, std::uint32_t port);
     bool posted_on(std::uint32_t slot, std::uint32_t port) const {
         return (slots_[slot].posts & bit_of(port)) != 0;
@@ -83,16 +93,23 @@ public:
     // retain(): keeps the slot until drop(), which releases it. take_back(): ends retain() for a
     // slot that was not posted and so is still next().
     void retain(std::uint32_t slot) { slots_[slot].retained = true; }
-    void take_back(std::uint32_t slot) { slots_[slot].retained = false; }
+    void take_back(std::uint32_t slot) {
+        ADAPTIB_INVARIANT(slots_[slot].retained && slots_[slot].posts == 0,
+                          "a slot that is taken back was not posted", slot, slots_[slot].posts);
+        slots_[slot].retained = false;
+    }
     void drop(std::uint32_t slot);
 
     // lend(): the last bytes of the datagram are those of a user's buffer, which `port` reads.
     // take_loan_back(): the slot was not posted. REQUIRES for both: the slot is next().
     void lend(std::uint32_t slot, std::uint32_t port, LentPayload& lent) {
+        ADAPTIB_INVARIANT(!slots_[slot].lent, "a slot has one loan at a time", slot);
         loans_.begin(slot, port, lent);
         slots_[slot].lent = true;
     }
     void take_loan_back(std::uint32_t slot, LentPayload& lent) {
+        ADAPTIB_INVARIANT(slots_[slot].lent && slots_[slot].posts == 0,
+                          "a loan that is taken back was not posted", slot, slots_[slot].posts);
         loans_.take_back(slot, lent);
         slots_[slot].lent = false;
     }

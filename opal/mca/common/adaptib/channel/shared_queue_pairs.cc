@@ -2,6 +2,7 @@
 // Queue pairs that many peers share (channel/shared_queue_pairs.h).
 #include "channel/shared_queue_pairs.h"
 
+#include "base/invariant.h"
 #include "channel/ring_poster.h"
 
 namespace adaptib {
@@ -13,6 +14,9 @@ Status SharedInitiator::post(SendWork work, WorkTarget& quiet) {
     if (qp_ == nullptr || failed_) {
         return Status::error(Reason::bad_state);
     }
+    ADAPTIB_INVARIANT(unsignaled_ < kSignalEvery && next_ < posted_.size(),
+                      "one of kSignalEvery requests is signaled, and each has a place", unsignaled_,
+                      next_);
     const bool asked = (work.flags & kSignaled) != 0;
     const bool signaled = asked || unsignaled_ + 1 >= kSignalEvery;
     if (signaled && !asked) {
@@ -123,6 +127,8 @@ SharedQueuePairs::SharedQueuePairs(const Options& options, std::span<Rail* const
 SharedQueuePairs::~SharedQueuePairs() = default;
 
 Status SharedQueuePairs::open(std::uint32_t rail) {
+    ADAPTIB_INVARIANT(!is_open(rail) && options_.initiators > 0, "a rail is opened once", rail,
+                      options_.initiators);
     OfRail& here = rails_[rail];
     Status status = all_[rail]->create_srq(1, here.srq);
     std::shared_ptr<QueuePair> first;
@@ -172,7 +178,9 @@ std::shared_ptr<QueuePair> SharedQueuePairs::target_for(std::uint32_t rail, std:
     const std::span targets(rails_[rail].targets);
     auto& chosen = *least_used(targets, first_for(peer), false);
     if (chosen == nullptr && !make_target(rail, chosen).ok()) {
-        return *least_used(targets, first_for(peer), true);
+        auto* const existing = least_used(targets, first_for(peer), true);
+        ADAPTIB_INVARIANT(existing != nullptr, "a rail that is open has a target", rail);
+        return *existing;
     }
     return chosen;
 }
@@ -222,6 +230,7 @@ Status SharedQueuePairs::make_initiator(std::uint32_t rail, std::shared_ptr<Shar
 
 Status SharedQueuePairs::make(std::uint32_t rail, std::uint32_t path, std::uint64_t peer,
                               WorkTarget& quiet, std::unique_ptr<QueuePair>& out) {
+    ADAPTIB_INVARIANT(is_open(rail), "a view is of a rail that is open", rail, rails_.size());
     auto& all = rails_[rail].initiators;
     const std::size_t end = (std::size_t{path} + 1) * options_.initiators;
     all.resize(std::max(all.size(), end));

@@ -34,6 +34,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "base/work_target.h"
@@ -95,6 +96,8 @@ public:
     // Sets the destination of the requests. REQUIRES: none has been posted.
     void set_destination(std::unique_ptr<AddressHandle> handle, std::uint32_t target,
                          std::uint64_t key) {
+        ADAPTIB_INVARIANT(posts_ == 0, "a view has one destination before its first request",
+                          posts_, target);
         handle_ = std::move(handle);
         target_ = target;
         key_ = key;
@@ -108,7 +111,11 @@ public:
     std::uint32_t own_target() const { return own_target_->number(); }
     std::uint64_t posts() const { return posts_; }
     // Records that the first `posts` requests are complete.
-    void settle(std::uint64_t posts) { settled_ = std::max(settled_, posts); }
+    void settle(std::uint64_t posts) {
+        ADAPTIB_AUDIT(posts <= posts_, "no more requests are complete than were posted", posts,
+                      posts_);
+        settled_ = std::max(settled_, posts);
+    }
     bool settled() const { return settled_ == posts_; }
 
 private:

@@ -15,16 +15,17 @@
 //   3. More than kKeptBuckets buckets are kept only while a sixteenth of them is in use.
 // Ownership: elements are the caller's; the table owns its bucket array.
 // Threads: not thread safe.
-// May touch: match/envelope.h.
+// May touch: base/, match/envelope.h.
 #pragma once
 
-#include <cassert>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
 
+#include "base/invariant.h"
 #include "match/envelope.h"
 
 namespace adaptib {
@@ -67,7 +68,7 @@ public:
     void push_back(Element& element) {
         Element** const place = find(element.envelope);
         FifoLink<Element>& own = Key::link(element);
-        assert(!own.linked());
+        ADAPTIB_INVARIANT(!own.linked(), "an element is in one table only through a link", keys_);
         own.next = nullptr;
         if (Element* const first = *place; first != nullptr) {
             FifoLink<Element>& head = Key::link(*first);
@@ -89,6 +90,8 @@ public:
         Element& first = **place;
         FifoLink<Element>& own = Key::link(first);
         Element* const second = own.next;
+        ADAPTIB_AUDIT(own.linked() && Key::link(*own.prev).next == nullptr,
+                      "the first of a queue names its last one, which has no next", keys_);
         if (second != nullptr) {
             FifoLink<Element>& head = Key::link(*second);
             head.prev = own.prev;
@@ -108,7 +111,7 @@ public:
     // REQUIRES: `element` is in this table.
     void remove(Element& element) {
         FifoLink<Element>& own = Key::link(element);
-        assert(own.linked());
+        ADAPTIB_INVARIANT(own.linked(), "an element that is removed is in the table", keys_);
         if (Key::link(*own.prev).next == nullptr) {
             Element** place = bucket(element.envelope);
             while (*place != &element) {
@@ -117,6 +120,8 @@ public:
             take_first(place);
             return;
         }
+        ADAPTIB_INVARIANT(Key::link(*own.prev).next == &element,
+                          "an element is the next of the one before it", keys_);
         Key::link(*own.prev).next = own.next;
         if (own.next != nullptr) {
             Key::link(*own.next).prev = own.prev;
@@ -179,6 +184,8 @@ private:
             shrink_below_ /= 2;
             return;
         }
+        ADAPTIB_INVARIANT(std::has_single_bit(count) && count >= kFirstBuckets,
+                          "the number of buckets is a power of two", count);
         Element** const old = buckets_;
         const std::size_t old_count = mask_ + 1;
         buckets_ = fresh.get();
@@ -196,6 +203,18 @@ private:
             }
         }
         heap_ = std::move(fresh);
+        ADAPTIB_AUDIT(chained() == keys_, "each key is in one chain", chained(), keys_);
+    }
+
+    // Returns the number of keys that the chains hold.
+    std::size_t chained() const {
+        std::size_t count = 0;
+        for (std::size_t i = 0; i <= mask_; ++i) {
+            for (Element* first = buckets_[i]; first != nullptr; first = Key::link(*first).chain) {
+                ++count;
+            }
+        }
+        return count;
     }
 
     std::size_t mask_ = kFirstBuckets - 1;

@@ -4,11 +4,16 @@
 
 #include <new>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 PostedReceive* Matcher::arrive_among_wildcards(std::uint32_t context, std::int32_t source,
                                                std::int32_t tag) {
     const Envelope message{context, source, tag};
+    ADAPTIB_INVARIANT(wildcards_by_class_[1] + wildcards_by_class_[2] + wildcards_by_class_[3] ==
+                          wildcards_,
+                      "the wildcards of all classes are the wildcards", wildcards_);
     PostedReceive** best = nullptr;
     for (const PatternClass wild : {PatternClass::exact, PatternClass::any_tag,
                                     PatternClass::any_source, PatternClass::any}) {
@@ -31,9 +36,12 @@ bool Matcher::cancel(PostedReceive& receive) {
     if (!receive.queued()) {
         return false;
     }
+    ADAPTIB_INVARIANT(posted_ > 0, "a receive that is queued is counted", posted_);
     receives_.remove(receive);
     count_wildcard(receive, kOneLess);
     --posted_;
+    ADAPTIB_INVARIANT(wildcards_ <= posted_, "a receive with a wildcard is a posted one",
+                      wildcards_, posted_);
     return true;
 }
 
@@ -77,11 +85,15 @@ template <PatternClass kClass>
 UnexpectedMessage* Matcher::search(Index<kClass>& index, const Envelope& pattern) {
     index.unused = 0; // before add_to(), which drops an unused index
     if (!index.active) {
+        ADAPTIB_INVARIANT(index.table.keys() == 0, "an index that is not active holds no message",
+                          index.table.keys());
         index.active = true;
         ++indexes_;
         for_each_unexpected([&](UnexpectedMessage& message) { add_to(index, message); });
         index.unused = 0;
     }
+    ADAPTIB_AUDIT(index.table.keys() <= messages_.size(),
+                  "an index holds only messages that are queued", index.table.keys());
     return index.table.front(pattern);
 }
 
@@ -92,6 +104,7 @@ void Matcher::add_to(Index<kClass>& index, UnexpectedMessage& message) {
         return;
     }
     if (++index.unused > kIndexPatience + messages_.size()) {
+        ADAPTIB_INVARIANT(indexes_ > 0, "an index that is active is counted", indexes_);
         index.active = false;
         --indexes_;
         index.table.drain([](UnexpectedMessage&) {});

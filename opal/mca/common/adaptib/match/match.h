@@ -21,11 +21,11 @@
 // May touch: base/ only.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/intrusive_list.h"
+#include "base/invariant.h"
 #include "base/units.h"
 #include "match/envelope.h"
 #include "match/keyed_fifos.h"
@@ -128,13 +128,17 @@ public:
         count_wildcard(receive, 1);
         receives_.push_back(receive);
         ++posted_;
+        ADAPTIB_AUDIT(wildcards_ <= posted_ && receives_.keys() <= posted_,
+                      "each pattern, and each wildcard, is of a receive that is queued", posted_,
+                      wildcards_, receives_.keys());
         peak_posted_ = posted_ > peak_posted_ ? posted_ : peak_posted_;
     }
 
     // Removes and returns the first posted receive, in order of posting, that the message fits; or
     // null. REQUIRES: `message` has no wildcards.
     [[gnu::always_inline]] PostedReceive* arrive(const Envelope& message) {
-        assert(pattern_class(message) == PatternClass::exact);
+        ADAPTIB_AUDIT(pattern_class(message) == PatternClass::exact, "a message has no wildcards",
+                      message.source, message.tag);
         if (posted_ == 0) {
             return nullptr;
         }
@@ -152,7 +156,9 @@ public:
     // Queues a message for which arrive() has just returned null. REQUIRES: it is not queued and
     // has no wildcards.
     void add_unexpected(UnexpectedMessage& message) {
-        assert(pattern_class(message.envelope) == PatternClass::exact);
+        ADAPTIB_INVARIANT(pattern_class(message.envelope) == PatternClass::exact,
+                          "a message has no wildcards", message.envelope.source,
+                          message.envelope.tag);
         by_envelope_.push_back(message);
         messages_.push_back(message);
         peak_unexpected_ =
@@ -275,6 +281,8 @@ private:
     // Completes the removal of a message that has left by_envelope_.
     void forget(UnexpectedMessage& message) {
         messages_.remove(message);
+        ADAPTIB_AUDIT(by_envelope_.keys() <= messages_.size(),
+                      "each envelope is of a message that is queued", messages_.size());
         if (indexed()) {
             remove_from_indexes(message);
         }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -47,6 +49,8 @@ std::shared_ptr<const Registration> AcceleratorMemory::registered(const Place& p
     if (known_.size() == kMost) {
         known_.pop_back();
     }
+    ADAPTIB_INVARIANT(known_.size() < kMost, "allocations are registered up to a bound",
+                      known_.size());
     known_.push_front({place, make(place)});
     return known_.front().registration;
 }

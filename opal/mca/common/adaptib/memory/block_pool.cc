@@ -2,11 +2,12 @@
 // BlockPool: allocation, release, and marks for AddressSanitizer.
 #include "memory/block_pool.h"
 
-#include <cassert>
 #include <cstdlib>
 
 #ifdef ADAPTIB_ASAN
 #include <sanitizer/asan_interface.h>
+
+#include "base/invariant.h"
 #endif
 
 namespace adaptib {
@@ -30,8 +31,9 @@ void check_used(const void*) {}
 } // namespace
 
 BlockPool::~BlockPool() {
-    assert(in_use_ == 0);
+    ADAPTIB_INVARIANT(in_use_ == 0, "all blocks are released before their pool ends", in_use_);
     trim();
+    ADAPTIB_INVARIANT(held_ == 0, "a pool without a block in use gives all memory back", held_);
 }
 
 void* BlockPool::allocate(Bytes size) {
@@ -51,6 +53,8 @@ void* BlockPool::allocate(Bytes size) {
         return nullptr;
     }
     in_use_ += block;
+    ADAPTIB_INVARIANT(in_use_ + cached_ <= held_, "what is used or kept is memory of the pool",
+                      in_use_, cached_, held_);
     peak_ = in_use_ > peak_ ? in_use_ : peak_;
     mark_free(memory, block);
     mark_used(memory, size == 0 ? 1 : size);
@@ -63,7 +67,7 @@ void BlockPool::release(void* memory, Bytes size) {
     }
     check_used(memory);
     const Bytes block = block_bytes(size);
-    assert(in_use_ >= block);
+    ADAPTIB_INVARIANT(in_use_ >= block, "what is released was handed out", in_use_, block);
     in_use_ -= block;
     if (block <= kLargestInSlab) {
         release_in_slab(memory, block);
@@ -92,11 +96,15 @@ void* BlockPool::allocate_in_slab(Bytes block) {
         slab->count = static_cast<std::uint32_t>((kSlabBytes - kAlignment) / block);
         slabs.push_front(*slab);
     }
+    ADAPTIB_INVARIANT(slab->in_use < slab->count, "a slab in the list of its class has free blocks",
+                      slab->in_use, slab->count, block);
     void* memory = slab->free;
     if (memory != nullptr) {
         mark_used(memory, sizeof(FreeBlock));
         slab->free = slab->free->next;
     } else {
+        ADAPTIB_INVARIANT(slab->cut < slab->count, "a slab is cut into the blocks that it holds",
+                          slab->cut, slab->count, block);
         memory = reinterpret_cast<char*>(slab) + kAlignment + slab->cut * block;
         ++slab->cut;
     }
@@ -110,6 +118,14 @@ void BlockPool::release_in_slab(void* memory, Bytes block) {
     SlabList& slabs = slabs_[slab_class(block)];
     Slab* const slab = reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(memory) &
                                                ~(std::uintptr_t{kSlabBytes} - 1));
+    ADAPTIB_INVARIANT(slab->in_use > 0 && slab->in_use <= slab->count,
+                      "a block that is released is in use", slab->in_use, slab->count, block);
+    ADAPTIB_AUDIT(slab->count == (kSlabBytes - kAlignment) / block &&
+                      (reinterpret_cast<std::uintptr_t>(memory) - kAlignment -
+                       reinterpret_cast<std::uintptr_t>(slab)) %
+                              block ==
+                          0,
+                  "a block is released with the size that it was allocated with", memory, block);
     mark_used(memory, sizeof(FreeBlock));
     slab->free = new (memory) FreeBlock{slab->free};
     mark_free(memory, block);
@@ -126,6 +142,8 @@ void BlockPool::release_in_slab(void* memory, Bytes block) {
     if (make_room(kSlabBytes, kSingleClasses)) {
         empty_slabs_.push_front(*slab);
         cached_ += kSlabBytes;
+        ADAPTIB_INVARIANT(cached_ <= keep_limit_, "the pool keeps no more than its limit", cached_,
+                          keep_limit_);
     } else {
         to_system(slab, kSlabBytes);
     }
@@ -139,6 +157,7 @@ void* BlockPool::allocate_single(Bytes block) {
     FreeBlock* const memory = free;
     mark_used(memory, sizeof(FreeBlock));
     free = memory->next;
+    ADAPTIB_INVARIANT(cached_ >= block, "a free block is counted as kept", cached_, block);
     cached_ -= block;
     return memory;
 }
@@ -153,6 +172,8 @@ void BlockPool::release_single(void* memory, Bytes block) {
     singles_[own_class] = new (memory) FreeBlock{singles_[own_class]};
     mark_free(memory, block);
     cached_ += block;
+    ADAPTIB_INVARIANT(cached_ <= keep_limit_, "the pool keeps no more than its limit", cached_,
+                      keep_limit_);
 }
 
 // Returns true if there is room for `size` more cached bytes, after making room at the cost of the
@@ -198,6 +219,7 @@ void BlockPool::trim() {
     while (!empty_slabs_.empty()) {
         drop_empty_slab();
     }
+    ADAPTIB_INVARIANT(cached_ == 0, "what is kept is free blocks and empty slabs", cached_);
 }
 
 void* BlockPool::from_system(Bytes alignment, Bytes size) {
@@ -210,6 +232,7 @@ void* BlockPool::from_system(Bytes alignment, Bytes size) {
 }
 
 void BlockPool::to_system(void* memory, Bytes size) {
+    ADAPTIB_INVARIANT(held_ >= size, "what goes back is memory of the pool", held_, size);
     mark_used(memory, size);
     held_ -= size;
     std::free(memory);

@@ -31,6 +31,7 @@
 #include <utility>
 
 #include "base/intrusive_list.h"
+#include "base/invariant.h"
 #include "base/units.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -82,6 +83,7 @@ public:
             release(block, kQuickBlock);
             return;
         }
+        ADAPTIB_INVARIANT(in_use_ >= kQuickBlock, "what is released was handed out", in_use_);
         mark_free(block, kQuickBlock);
         quick_[quick_count_++] = block;
         in_use_ -= kQuickBlock;

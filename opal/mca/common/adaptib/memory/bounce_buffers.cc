@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 bool BounceBuffers::add_block() {
@@ -25,6 +27,8 @@ bool BounceBuffers::add_block() {
         free_.push_back({first + (i - 1) * kBytes, &block->registration});
     }
     blocks_.push_back(std::move(block));
+    ADAPTIB_INVARIANT(made() <= kMost && free_.size() <= made(),
+                      "buffers come in blocks, up to a bound", made(), free_.size());
     return true;
 }
 

@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "fabric/rail.h"
 #include "memory/registration.h"
@@ -45,6 +46,8 @@ public:
         return true;
     }
     void give(BounceBuffer& buffer) {
+        ADAPTIB_INVARIANT(buffer.data != nullptr && free_.size() < made(),
+                          "a buffer that is given back was taken", buffer.data, free_.size());
         free_.push_back(buffer);
         buffer = BounceBuffer();
     }

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/invariant.h"
 #include "base/status.h"
 #include "fabric/rail.h"
 #include "memory/accelerator_memory.h"
@@ -101,7 +102,7 @@ public:
     // `own`. Null: the buffer cannot be registered.
     const Registration* registered(std::uint32_t fabric, RegistrationCache::Use& own, void* address,
                                    Bytes length, std::uint32_t access) {
-        Reach& known = reaches_[fabric];
+        Reach& known = reach(fabric);
         if (known.has_whole) [[likely]] {
             return &known.whole;
         }
@@ -112,23 +113,23 @@ public:
     std::string frequent_report() const;
     // Decides whether a small message is gathered from its buffer. Off for fabrics with the region
     // of all memory: their rails share memory.
-    FrequentBuffers& frequent(std::uint32_t fabric) { return reaches_[fabric].frequent; }
+    FrequentBuffers& frequent(std::uint32_t fabric) { return reach(fabric).frequent; }
     // Buffers for small puts and gets whose own are not registered, if frequent(fabric) is on.
-    BounceBuffers& bounce(std::uint32_t fabric) { return reaches_[fabric].bounce; }
+    BounceBuffers& bounce(std::uint32_t fabric) { return reach(fabric).bounce; }
     // Returns true if messages to the peers of any fabric may be gathered.
     bool any_frequent() const {
         return std::any_of(reaches_.begin(), reaches_.end(),
                            [](const Reach& known) { return known.frequent.on(); });
     }
     // Memory of accelerators that the fabric's rails reach.
-    AcceleratorMemory& accelerator(std::uint32_t fabric) { return reaches_[fabric].accelerator; }
+    AcceleratorMemory& accelerator(std::uint32_t fabric) { return reach(fabric).accelerator; }
     // Tells where data on accelerators lies (AcceleratorMemory::use_by).
     void use_accelerators(const opal_common_adaptib_accelerators_t* accelerators) {
         for (Reach& known : reaches_) {
             known.accelerator.use_by(accelerators);
         }
     }
-    StagingPool& staging(std::uint32_t fabric) { return reaches_[fabric].staging; }
+    StagingPool& staging(std::uint32_t fabric) { return reach(fabric).staging; }
 
 private:
     // Local memory as registered with the rails of one fabric.
@@ -146,6 +147,11 @@ private:
         AcceleratorMemory accelerator;
     };
 
+    Reach& reach(std::uint32_t fabric) {
+        ADAPTIB_INVARIANT(fabric < whole_.size(), "a peer is of one of the fabrics", fabric,
+                          whole_.size());
+        return reaches_[fabric];
+    }
     Status acquire(RegistrationCache& cache, RegistrationCache::Use& out, void* address,
                    Bytes length, std::uint32_t access);
     Status registered_or_reported(Status status, Bytes length);

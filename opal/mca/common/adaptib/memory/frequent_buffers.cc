@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 FrequentBuffers::FrequentBuffers(FrequentBuffersOptions options, RegistrationCache& cache,
@@ -45,6 +47,8 @@ bool FrequentBuffers::count(const Wanted& wanted, RegistrationCache::Use& out) {
 bool FrequentBuffers::gather(UsageTable::Slot& slot, const Wanted& wanted,
                              RegistrationCache::Use& out) {
     const std::uint32_t number = slot.value();
+    ADAPTIB_INVARIANT(buffers_[number].address != nullptr, "a frequent buffer has a number in use",
+                      number, wanted.address);
     if (!cache_.use_again(buffers_[number].place, wanted.address, wanted.bytes, wanted.access,
                           out) &&
         !find_again(number, wanted, out)) {
@@ -103,6 +107,8 @@ bool FrequentBuffers::enlist(const Wanted& wanted, RegistrationCache::Use& out) 
         free_.push_back(number);
         return false;
     }
+    ADAPTIB_INVARIANT(buffers_[number].address == nullptr, "a number is of one buffer at a time",
+                      number, buffers_[number].address);
     pause_ = 0;
     ++counters_.frequent_registered;
     ++uses_[size_class(wanted.bytes)].buffers;
@@ -111,6 +117,9 @@ bool FrequentBuffers::enlist(const Wanted& wanted, RegistrationCache::Use& out) 
                         .uses = uses_to_register(wanted.weight()) - 1,
                         .size_class = size_class(wanted.bytes)};
     table_.make_frequent(*slot, number);
+    ADAPTIB_INVARIANT(table_.frequent() + free_.size() == buffers_.size(),
+                      "each number is free or of a frequent buffer", table_.frequent(),
+                      free_.size(), buffers_.size());
     note_table();
     return true;
 }
@@ -172,6 +181,8 @@ bool FrequentBuffers::give_up_one() {
     for (std::uint32_t step = 0; step < kHandSteps; ++step) {
         const std::uint32_t number = hand_;
         hand_ = number + 1 < buffers_.size() ? number + 1 : 0;
+        ADAPTIB_INVARIANT(buffers_[number].address != nullptr,
+                          "a buffer is given up while no number is free", number);
         if (!std::exchange(buffers_[number].used, false)) {
             ++counters_.frequent_evicted;
             release(number);
@@ -184,10 +195,15 @@ bool FrequentBuffers::give_up_one() {
 // Makes a frequent buffer an ordinary one.
 void FrequentBuffers::release(std::uint32_t number) {
     if (UsageTable::Slot* const slot = table_.find(buffers_[number].address)) {
+        ADAPTIB_INVARIANT(slot->is_frequent() && slot->value() == number,
+                          "the slot of a frequent buffer names it", number);
         table_.make_ordinary(*slot);
     }
     end(buffers_[number]);
     free_.push_back(number);
+    ADAPTIB_INVARIANT(table_.frequent() + free_.size() == buffers_.size(),
+                      "each number is free or of a frequent buffer", table_.frequent(),
+                      free_.size(), buffers_.size());
     note_table();
 }
 

@@ -34,6 +34,7 @@
 #include <string>
 #include <vector>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "memory/gather_costs.h"
 #include "memory/registration_cache.h"
@@ -152,6 +153,7 @@ private:
     void release(std::uint32_t number);
     void end(Buffer& buffer);
     static std::uint32_t uses_to_register(std::uint32_t weight) {
+        ADAPTIB_INVARIANT(weight > 0, "a size that pays has a weight", weight);
         return (UsageTable::kFull + weight - 1) / weight;
     }
     bool learn_weight(const Wanted& wanted);

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -117,6 +119,7 @@ void measure_lookup(const Stopwatch& watch, const GatherTrial& trial, GatherCost
 } // namespace
 
 std::uint32_t GatherCosts::least_uses(Bytes bytes, double handled) const {
+    ADAPTIB_INVARIANT(bytes >= kSizes[0], "shorter messages have no costs", bytes);
     const std::size_t at = index(bytes);
     const double saved = copy[at] - lookup - handled;
     if (saved <= 0) {

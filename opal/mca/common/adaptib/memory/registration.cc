@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 // Calls make(rail, its region) for each rail.
@@ -12,6 +14,8 @@ template <typename Register>
 Status Registration::make_each(RailList rails, RailRange with, Register&& make) {
     reset();
     const std::uint32_t end = std::min(with.end(), kMaxRails);
+    ADAPTIB_INVARIANT(with.first <= end && end <= rails.size(), "a range is of existing rails",
+                      with.first, end, rails.size());
     Status failed = kOk;
     bool any = false;
     for (std::uint32_t i = with.first; i < end; ++i) {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -35,6 +37,8 @@ Status RegistrationCache::acquire(void* address, Bytes length, std::uint32_t acc
                                         : make(begin, end, access, entry);
     }
     if (status.ok()) {
+        ADAPTIB_AUDIT(covers(*entry, begin, end, access), "a registration covers what it is for",
+                      begin, end, access);
         use(*entry, out);
     }
     return status;
@@ -153,18 +157,26 @@ Status RegistrationCache::make_kept(std::uintptr_t begin, std::uintptr_t end, st
     }
     if (status.ok()) {
         out->kept = true;
-        entries_.emplace(out->begin, out);
+        const auto [at, added] = entries_.emplace(out->begin, out);
+        ADAPTIB_INVARIANT(added, "no two kept ranges begin at one address", out->begin, out->end);
+        ADAPTIB_AUDIT(
+            (at == entries_.begin() || std::prev(at)->second->end < out->end) &&
+                (std::next(at) == entries_.end() || std::next(at)->second->end > out->end),
+            "no kept range holds another one", out->begin, out->end);
     }
     return status;
 }
 
 void RegistrationCache::release(Entry& entry) {
+    ADAPTIB_INVARIANT(entry.users > 0, "a registration that is released is in use", entry.begin);
     if (--entry.users > 0) {
         return;
     }
     if (entry.kept) {
         idle_.push_back(entry);
     } else {
+        ADAPTIB_INVARIANT(bytes_ >= entry.end - entry.begin, "what is registered is counted",
+                          bytes_, entry.begin, entry.end);
         account(bytes_ - (entry.end - entry.begin));
         delete &entry;
     }
@@ -173,6 +185,8 @@ void RegistrationCache::release(Entry& entry) {
 // Removes the entry from the index; its registration ends with its last user.
 RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator at) {
     Entry& entry = *at->second;
+    ADAPTIB_INVARIANT(entry.kept && entry.idle_link.linked() == (entry.users == 0),
+                      "a kept registration is idle exactly if nobody uses it", entry.users);
     ++drops_;
     entry.kept = false;
     if (entry.idle_link.linked()) {
@@ -186,7 +200,10 @@ RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator a
 // Drops idle entries until all registrations, used or not, are `bytes` at most, or all are in use.
 void RegistrationCache::shrink_to(Bytes bytes) {
     while (bytes_ > bytes && !idle_.empty()) {
-        drop(entries_.find(idle_.front()->begin));
+        const auto at = entries_.find(idle_.front()->begin);
+        ADAPTIB_INVARIANT(at != entries_.end() && at->second == idle_.front(),
+                          "an idle registration is found by its address", idle_.front()->begin);
+        drop(at);
     }
 }
 
@@ -210,6 +227,7 @@ void RegistrationCache::settle_forgotten() {
     while (forgotten_lock_.test_and_set(std::memory_order_acquire)) {
     }
     const std::size_t count = forgotten_count_;
+    ADAPTIB_INVARIANT(count <= kForgotten, "the list of forgotten ranges has a bound", count);
     std::copy_n(forgotten_.begin(), count, ranges.begin());
     forgotten_count_ = 0;
     forgotten_any_.store(false, std::memory_order_relaxed);

@@ -29,6 +29,7 @@
 #include <utility>
 
 #include "base/intrusive_list.h"
+#include "base/invariant.h"
 #include "base/status.h"
 #include "fabric/rail.h"
 #include "memory/registration.h"
@@ -136,6 +137,7 @@ public:
             !covers(*place.entry_, begin, begin + length, access)) {
             return false;
         }
+        ADAPTIB_AUDIT(place.entry_->kept, "a place is of a registration that is kept", begin);
         out.reset();
         use(*place.entry_, out);
         return true;
@@ -187,6 +189,7 @@ private:
         if (entry.kept && entry.users == 0 && entry.idle_link.linked()) {
             idle_.remove(entry);
         }
+        ADAPTIB_AUDIT(!entry.idle_link.linked(), "a registration in use is not idle", entry.users);
         ++entry.users;
         out.cache_ = this;
         out.entry_ = &entry;

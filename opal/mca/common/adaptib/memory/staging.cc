@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 Status StagingPool::take(std::unique_ptr<StagingBlock>& out) {
@@ -34,6 +36,8 @@ Status StagingPool::make(StagingBlock& block) const {
 }
 
 void StagingPool::give(std::unique_ptr<StagingBlock> block) {
+    ADAPTIB_INVARIANT(block != nullptr && block->memory != nullptr,
+                      "a block that is given back was taken", free_.size());
     if (free_.size() < kept_) {
         free_.push_back(std::move(block));
     }

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 UsageTable::Slot* UsageTable::add(const void* address) {
@@ -57,7 +59,9 @@ bool UsageTable::grow() {
             if (slot.word_ != 0) {
                 const std::uint64_t half =
                     (hash_of(number, slot) >> (kBlockBits - bits_ - 1)) & std::uint64_t{1};
-                *free_slot(grown[number * 2 + half], slot.word_ & kTag) = slot;
+                Slot* const place = free_slot(grown[number * 2 + half], slot.word_ & kTag);
+                ADAPTIB_INVARIANT(place != nullptr, "a bucket that is split has room", number);
+                *place = slot;
             }
         }
     }

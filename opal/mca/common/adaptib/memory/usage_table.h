@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/invariant.h"
 #include "base/units.h"
 
 namespace adaptib {
@@ -49,9 +50,15 @@ public:
     public:
         bool is_frequent() const { return (word_ & kFrequent) != 0; }
         // REQUIRES: not frequent.
-        std::uint32_t progress() const { return static_cast<std::uint32_t>(word_ & kValue); }
+        std::uint32_t progress() const {
+            ADAPTIB_AUDIT(!is_frequent(), "a frequent buffer has made its progress", word_);
+            return static_cast<std::uint32_t>(word_ & kValue);
+        }
         // REQUIRES: frequent.
-        std::uint32_t value() const { return static_cast<std::uint32_t>(word_ & kValue); }
+        std::uint32_t value() const {
+            ADAPTIB_INVARIANT(is_frequent(), "only a frequent buffer has a value", word_);
+            return static_cast<std::uint32_t>(word_ & kValue);
+        }
         // Adds to the progress of a buffer; at most kFull - 1 is kept. Returns true if that makes
         // kFull or more.
         bool advance(std::uint32_t progress) {
@@ -90,7 +97,11 @@ public:
     Slot* add(const void* address);
     // Marks a buffer as frequent, with a value below kFull.
     void make_frequent(Slot& slot, std::uint32_t value) {
+        ADAPTIB_INVARIANT(value < kFull && slot.word_ != 0,
+                          "a known buffer is frequent with a value below kFull", value, slot.word_);
         frequent_ += slot.is_frequent() ? 0 : 1;
+        ADAPTIB_INVARIANT(frequent_ <= known_, "a frequent buffer is a known one", frequent_,
+                          known_);
         slot.word_ = (slot.word_ & kTag) | kFrequent | value;
     }
     // Makes a frequent buffer an ordinary one, whose progress starts again.
@@ -188,6 +199,8 @@ private:
             --frequent_;
             removed(slot.value());
         }
+        ADAPTIB_INVARIANT(known_ > frequent_, "a buffer that is removed was counted", known_,
+                          frequent_);
         --known_;
         slot = Slot();
     }

@@ -7,7 +7,7 @@
 // to look first.
 // Ownership: a window belongs to its user, who resets it before the table is destroyed.
 // Threads: one at a time.
-// May touch: memory/registration.h.
+// May touch: base/, memory/registration.h.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/invariant.h"
 #include "memory/registration.h"
 
 namespace adaptib {
@@ -93,7 +94,10 @@ private:
         window.memory_.copy_remote_keys(keys);
         return name_of(keys, window.memory_.key_count());
     }
-    void close(const OpenWindow& window) { ranges_.erase(key_of(window)); }
+    void close(const OpenWindow& window) {
+        const std::size_t closed = ranges_.erase(key_of(window));
+        ADAPTIB_INVARIANT(closed == 1, "a window is listed until it is closed", closed);
+    }
 
     std::unordered_map<std::uint32_t, Range> ranges_;
 };

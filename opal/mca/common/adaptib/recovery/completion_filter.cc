@@ -4,13 +4,18 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 std::size_t CompletionFilter::poll(std::size_t limit) {
+    ADAPTIB_INVARIANT(!polling_, "a target of completions does not poll", rail_);
+    polling_ = true;
     std::size_t taken = 0;
     while (taken < limit) {
         const std::size_t room = std::min(batch_.size(), limit - taken);
         const std::size_t count = cq_.poll(std::span(batch_).first(room));
+        ADAPTIB_INVARIANT(count <= room, "a poll gives no more than it is asked for", count, room);
         for (std::size_t i = 0; i < count; ++i) {
             if (WorkTarget* target = target_of(batch_[i].wr_id); target != nullptr) {
                 target->on_work_done(rail_, batch_[i]);
@@ -27,6 +32,7 @@ std::size_t CompletionFilter::poll(std::size_t limit) {
             break;
         }
     }
+    polling_ = false;
     return taken;
 }
 

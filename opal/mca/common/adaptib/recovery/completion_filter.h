@@ -40,6 +40,7 @@ private:
     std::uint32_t rail_;
     CompletionQueue& cq_;
     PathListener& listener_;
+    bool polling_ = false;
     std::array<WorkCompletion, 32> batch_; // scratch of poll; a target must not poll
 };
 

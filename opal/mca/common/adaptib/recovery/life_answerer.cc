@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -19,10 +21,13 @@ constexpr int kTries = 8; // more would mean a writer that never stops, which do
 // sees any of it sees the odd version, too. (A fence would do, but ThreadSanitizer does not support
 // it.)
 void LifeAnswerer::set_address(std::uint32_t rail, const RailAddress& address) {
+    ADAPTIB_INVARIANT(rail < kMaxRails && address.size <= RailAddress::kMaxBytes,
+                      "an address is of a rail, and fits into its place", rail, address.size);
     Place& place = places_[rail];
     std::array<std::uint64_t, kWords> words;
     std::memcpy(words.data(), address.bytes.data(), sizeof words);
     const std::uint32_t version = place.version.load(std::memory_order_relaxed);
+    ADAPTIB_INVARIANT(version % 2 == 0, "an address has one writer at a time", rail, version);
     place.version.store(version + 1, std::memory_order_relaxed);
     place.size.store(address.size | std::uint32_t{address.changes} << kChangesShift,
                      std::memory_order_release);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 bool LifeWatch::has_responder(const Peer& peer) const {
@@ -70,6 +72,9 @@ void LifeWatch::run_timers() {
 // another one, in turn.
 void LifeWatch::ask(Peer& peer, Nanoseconds now) {
     PeerLife& life = peer.health.life;
+    ADAPTIB_INVARIANT(life.interval >= kFirst && life.interval <= kMost,
+                      "the interval of questions is within its bounds", life.interval,
+                      peer.contact.name);
     const auto jitter = static_cast<std::int64_t>(
         random_.below(static_cast<std::uint64_t>(life.interval.count() / 8)));
     life.ask_at = now + life.interval + Nanoseconds{jitter};
@@ -94,6 +99,9 @@ bool LifeWatch::ask(Peer& peer, std::size_t pair) {
         life.questions.resize(peer.contact.route.total);
         life.sequence = static_cast<std::uint32_t>(random_.next() >> 32);
     }
+    ADAPTIB_INVARIANT(life.questions.size() == peer.contact.route.total,
+                      "a peer has a question for each of its paths", life.questions.size(),
+                      peer.contact.route.total);
     LifeBody body{};
     body.sequence = ++life.sequence != 0 ? life.sequence : ++life.sequence;
     body.path = peer.contact.route.pairs[pair].path;
@@ -103,6 +111,8 @@ bool LifeWatch::ask(Peer& peer, std::size_t pair) {
     PathQuestion& question = life.questions[pair];
     question.sequence = body.sequence;
     question.asked = clock_.now();
+    ADAPTIB_INVARIANT(question.answered <= question.asked, "a question is asked after those before",
+                      pair, question.answered, question.asked);
     life.silent_since = std::min(life.silent_since, question.asked);
     ++counters_.life_questions;
     return true;

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "peer/peer.h"
 
@@ -31,6 +32,8 @@ public:
     Nanoseconds patience() const { return patience_; }
 
     static void note(PeerLife& life, Evidence evidence, Nanoseconds now) {
+        ADAPTIB_INVARIANT(evidence != Evidence::none, "only evidence shows that a peer is alive",
+                          now);
         life.alive = std::max(life.alive, now);
         life.evidence = evidence;
     }

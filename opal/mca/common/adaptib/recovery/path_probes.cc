@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -82,6 +84,8 @@ Nanoseconds PathProbes::deadline() {
 
 void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     PathRecord& record = peer.health.paths->records[pair];
+    ADAPTIB_INVARIANT(record.state != PathState::up && record.worked,
+                      "a path that is asked worked, and is not up", peer.contact.name, pair);
     if (!sender_.can_ask(peer, pair)) {
         paths_.report_success(peer, pair);
         return;
@@ -108,6 +112,8 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     }
     const auto jitter = static_cast<std::int64_t>(
         options_.random->below(static_cast<std::uint64_t>(record.interval.count() / 8)));
+    ADAPTIB_INVARIANT(record.interval.count() > 0 && jitter >= 0, "a path is asked again later",
+                      peer.contact.name, pair, record.interval);
     record.ask_at = now + record.interval + Nanoseconds{jitter};
     if (!send_question(peer, pair)) {
         return; // the next time
@@ -155,6 +161,8 @@ bool PathProbes::is_ignored(const Peer& peer, PathRecord& record) const {
         return false;
     }
     record.unjudged = false;
+    ADAPTIB_INVARIANT(record.asked > record.ignored, "a question is asked before it is ignored",
+                      record.asked, record.ignored);
     record.ignored = Liveness::last(peer) > record.asked_at ? record.ignored + 1 : 0;
     return record.ignored >= kIgnored;
 }

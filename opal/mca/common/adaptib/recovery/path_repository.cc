@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/invariant.h"
 #include "base/process_name.h"
 
 namespace adaptib {
@@ -44,9 +45,17 @@ bool receives_over(const Peer& peer, std::size_t pair) {
     return peer.control.lane == pair && peer.in.ring && peer.in.ring->consumed() > 0;
 }
 
+[[maybe_unused]] std::size_t count_not_up(const PeerPaths& paths) {
+    return static_cast<std::size_t>(
+        std::count_if(paths.records.begin(), paths.records.end(),
+                      [](const PathRecord& record) { return record.state != PathState::up; }));
+}
+
 } // namespace
 
 void PathRepository::add(Peer& peer) {
+    ADAPTIB_INVARIANT(peer.health.paths == nullptr && !peer.health.troubled_link.linked(),
+                      "of a peer that is new nothing is known", peer.contact.name);
     peers_.push_back(peer);
     for (std::size_t pair = 0; on() && pair < peer.contact.route.total; ++pair) {
         const std::uint8_t rail = peer.contact.route.pairs[pair].local;
@@ -176,6 +185,8 @@ PathRecord& PathRepository::record_of(Peer& peer, std::size_t pair) {
             peer.health.paths->records[i].worked = false;
         }
     }
+    ADAPTIB_INVARIANT(pair < peer.health.paths->records.size(), "a peer has a record for each path",
+                      peer.contact.name, pair, peer.health.paths->records.size());
     return peer.health.paths->records[pair];
 }
 
@@ -186,6 +197,8 @@ void PathRepository::say(const std::string& line) {
         lines_since_ = now;
         lines_ = 0;
     }
+    ADAPTIB_INVARIANT(lines_ <= kLinesPerSecond && (left_out_ == 0 || lines_ == kLinesPerSecond),
+                      "lines are left out once there were many", lines_, left_out_);
     if (lines_ < kLinesPerSecond) {
         ++lines_;
         observer_.on_path_line(line);
@@ -216,7 +229,12 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
     const Nanoseconds now = options_.clock->now();
     const Nanoseconds since = record.since;
     const Nanoseconds took = now - since;
+    ADAPTIB_INVARIANT(now >= since && record.recoveries <= record.failures,
+                      "a path comes back no more often than it fails, and later", since,
+                      record.recoveries, record.failures);
     PeerPaths& paths = *peer.health.paths;
+    ADAPTIB_INVARIANT(was == PathState::up || paths.not_up > 0, "a path that is not up is counted",
+                      peer.contact.name, pair, was);
     paths.not_up += was == PathState::up ? 1 : 0;
     paths.not_up -= to == PathState::up ? 1 : 0;
     const bool back = to == PathState::up && record.failures > record.recoveries;
@@ -270,6 +288,10 @@ void PathRepository::note_without(Peer& peer) {
     PeerPaths& paths = *peer.health.paths;
     const Nanoseconds now = options_.clock->now();
     const bool without = paths.not_up == paths.records.size();
+    ADAPTIB_INVARIANT(paths.not_up <= paths.records.size() && now >= paths.without_since,
+                      "no more paths are down than there are", paths.not_up, paths.records.size());
+    ADAPTIB_AUDIT(count_not_up(paths) == paths.not_up, "the paths that are not up are counted",
+                  count_not_up(paths), paths.not_up);
     if (without && !paths.without) {
         paths.without_since = now;
     } else if (!without && paths.without) {
@@ -326,9 +348,14 @@ bool PathRepository::pair_anew(Peer& peer, std::span<const std::uint8_t> order) 
     if (numbers.empty()) {
         return false;
     }
+    ADAPTIB_INVARIANT(numbers.size() == peer.contact.route.total, "each pair gets one number",
+                      numbers.size(), peer.contact.route.total);
     if (peer.health.paths != nullptr) {
         std::vector<PathRecord> records;
         for (const std::uint8_t number : numbers) {
+            ADAPTIB_INVARIANT(number < peer.health.paths->records.size(),
+                              "a pair that gets another number has a record", number,
+                              peer.health.paths->records.size());
             records.push_back(std::move(peer.health.paths->records[number]));
             records.back().worked =
                 records.back().worked || records.size() <= peer.contact.route.count;
@@ -336,6 +363,8 @@ bool PathRepository::pair_anew(Peer& peer, std::span<const std::uint8_t> order) 
         peer.health.paths->records = std::move(records);
     }
     const auto taken = std::find(numbers.begin(), numbers.end(), peer.contact.datagram.pair);
+    ADAPTIB_INVARIANT(taken != numbers.end(), "the path of the datagrams stays one of the pairs",
+                      peer.contact.name, peer.contact.datagram.pair);
     peer.contact.datagram.pair = static_cast<std::uint8_t>(taken - numbers.begin());
     peer.health.life.questions.clear();
     return true;
@@ -351,6 +380,7 @@ void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {
 }
 
 void PathRepository::rail_failed(std::uint32_t rail, const std::string& why) {
+    ADAPTIB_INVARIANT(rail < rail_down_.size(), "a port is of a rail", rail, rail_down_.size());
     if (!on() || rail_down_[rail]) {
         return;
     }
@@ -377,6 +407,7 @@ void PathRepository::rail_failed(std::uint32_t rail, const std::string& why) {
 }
 
 void PathRepository::rail_restored(std::uint32_t rail) {
+    ADAPTIB_INVARIANT(rail < rail_down_.size(), "a port is of a rail", rail, rail_down_.size());
     if (!on() || !rail_down_[rail]) {
         return;
     }

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 void SilenceWatch::begin_look(std::uint64_t posted) {
     const Nanoseconds now = options_.clock->now();
+    ADAPTIB_INVARIANT(now >= looked_, "time does not go back", now, looked_);
     passed_ = std::min(now - looked_, options_.timeout / kLooks);
     looked_ = now;
     posted_ = posted;
@@ -77,6 +80,9 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         }
         return;
     }
+    ADAPTIB_INVARIANT(passed_.count() >= 0 && passed_ <= options_.timeout / kLooks,
+                      "absence of this process is no silence of the device", passed_,
+                      options_.timeout);
     silence.lasts += passed_;
     const PathState state = paths_.state(peer, pair);
     if (state == PathState::suspect) {

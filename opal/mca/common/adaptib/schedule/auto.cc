@@ -16,6 +16,7 @@
 // fastest known path.
 // Source: the rules are new; Vishnu, 7.1 and 8.2, always spreads. simulator/studies shows what they
 // gain and cost.
+#include "base/invariant.h"
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -66,6 +67,7 @@ public:
         }
         const std::size_t from = out.size();
         divide(transfer.length, min_stripe_, shares_, out);
+        ADAPTIB_INVARIANT(out.size() > from, "a transfer has a stripe", transfer.length);
         age_ports(transfer, std::span<const Stripe>(out).subspan(from));
     }
 
@@ -220,6 +222,7 @@ private:
         for (const Share& share : port_shares_) {
             sum += share.weight;
         }
+        ADAPTIB_INVARIANT(sum > 0, "the ports together carry a transfer", port_shares_.size());
         return sum;
     }
 
@@ -262,6 +265,7 @@ private:
         if (!port.spread) {
             return false;
         }
+        ADAPTIB_INVARIANT(port.look > 0, "the first path of a port is tested in turn", port.trial);
         if (port.trial == 0 && --port.look == 0) {
             port.look = kLook;
             return false;
@@ -317,6 +321,7 @@ private:
         if (port.trial == 0 || --port.trial > 0) {
             return;
         }
+        ADAPTIB_INVARIANT(port.spread, "a port that is on trial spreads", port.first_index);
         if (port.spread_time < kHelps * port.whole_time) {
             port.look = kLook;
             port.next_pause = kFirstPause;
@@ -332,6 +337,8 @@ private:
     // since the last stripe has the bottleneck alone. An error learnt in this way in one trial
     // would grow in the next.
     void begin_trial(Port& port) {
+        ADAPTIB_INVARIANT(!port.spread && port.trial == 0, "a port has one trial at a time",
+                          port.first_index, port.trial);
         const auto number = static_cast<std::uint32_t>(&port - ports_.data());
         for (std::uint32_t i = 0; i < port_of_.size(); ++i) {
             if (port_of_[i] == number) {
@@ -345,6 +352,7 @@ private:
     }
 
     void end_spreading(Port& port) {
+        ADAPTIB_INVARIANT(port.spread, "a port that ends spreading spreads", port.first_index);
         port.spread = false;
         port.whole_time = 0;
         port.trial = 0;

@@ -4,6 +4,7 @@
 //
 // Beyond the source: now and then the path that was left out longest takes the place of the
 // lightest one of the batch, so that the policy notices when a hot spot has moved.
+#include "base/invariant.h"
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -25,6 +26,8 @@ public:
             paths_ == 0 ? up.size() : std::min<std::size_t>(paths_, up.size());
         const std::size_t batch =
             batch_ == 0 ? (paths + 1) / 2 : std::min<std::size_t>(batch_, paths);
+        ADAPTIB_INVARIANT(batch > 0 && batch <= paths, "a batch is some of the paths", batch,
+                          paths);
         ++transfers_;
         shares_.clear();
         weights_.grow();

@@ -3,9 +3,9 @@
 #include "schedule/control_lane.h"
 
 #include <algorithm>
-#include <cassert>
 #include <vector>
 
+#include "base/invariant.h"
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -40,6 +40,7 @@ std::vector<Choice> choices_of(std::span<const SubchannelStats> up, const Learnt
         const bool slower = known && worth(path) * kNoise < best;
         choices.push_back(
             {&path, nominal_rate(path, up) * (slower ? worth(path) / best : 1.0), false, 0});
+        ADAPTIB_INVARIANT(choices.back().rate > 0, "the rate of a port is positive", path.port);
     }
     for (Choice& choice : choices) {
         choice.beaten = std::any_of(choices.begin(), choices.end(), [&](const Choice& other) {
@@ -54,7 +55,8 @@ std::vector<Choice> choices_of(std::span<const SubchannelStats> up, const Learnt
 Choice& best_of(std::vector<Choice>& choices) {
     const auto is_open = [](const Choice& choice) { return !choice.beaten; };
     auto best = std::find_if(choices.begin(), choices.end(), is_open);
-    assert(best != choices.end());
+    ADAPTIB_INVARIANT(best != choices.end(), "the nearest of all rails is not beaten",
+                      choices.size());
     for (auto at = best + 1; at != choices.end(); ++at) {
         const double mine = (at->taken + 1) / at->rate;
         const double least = (best->taken + 1) / best->rate;
@@ -70,6 +72,8 @@ Choice& best_of(std::vector<Choice>& choices) {
 
 std::size_t control_lane_of(std::span<const SubchannelStats> up, std::uint32_t position,
                             const LearntRate& learnt) {
+    ADAPTIB_INVARIANT(!up.empty(), "the control lane is one of the subchannels that are up",
+                      position);
     if (up.size() == 1) {
         return 0;
     }
@@ -86,11 +90,12 @@ std::size_t control_lane_of(std::span<const SubchannelStats> up, std::uint32_t p
         return !each.beaten && each.path->port == chosen.path->port;
     };
     const auto on_port = std::count_if(choices.begin(), choices.end(), of_port);
-    assert(on_port > 0); // the chosen one
+    ADAPTIB_INVARIANT(on_port > 0, "the chosen path is of its port", chosen.path->port);
     auto turn = chosen.taken % on_port;
     auto at = std::find_if(choices.begin(), choices.end(), of_port);
     while (turn-- > 0) {
         at = std::find_if(at + 1, choices.end(), of_port);
+        ADAPTIB_INVARIANT(at != choices.end(), "each turn has a path", turn, on_port);
     }
     return static_cast<std::size_t>(at - choices.begin());
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -30,6 +32,7 @@ bool EagerLimit::explore() {
 }
 
 void EagerLimit::note(Bytes bytes, Nanoseconds took) {
+    ADAPTIB_INVARIANT(bytes > 0, "a copy that is timed has bytes", bytes);
     since_timed_ = 0;
     costs_.add(static_cast<double>(took.count()) / static_cast<double>(bytes));
     if (costs_.known()) {
@@ -49,6 +52,8 @@ void EagerLimit::choose() {
         }
         limit = std::max(limit, CopyCosts::kSizes[i]);
     }
+    ADAPTIB_INVARIANT(start_ <= limit && limit <= most_, "the limit is within its bounds", start_,
+                      limit, most_);
     limit_ = limit;
 }
 

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // LastFew: the last N measurements of something, and their median, which one outlier hardly moves.
-// Threads: one at a time. May touch: nothing.
+// Threads: one at a time. May touch: base/.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 template <typename Value, std::size_t N> class LastFew {
 public:
     void add(Value value) {
+        ADAPTIB_INVARIANT(next_ == count_ || count_ == N, "the first places are filled in order",
+                          next_, count_);
         values_[next_] = value;
         next_ = (next_ + 1) % N;
         count_ = std::min(count_ + 1, N);

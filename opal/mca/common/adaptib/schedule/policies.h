@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/invariant.h"
 #include "schedule/scheduler.h"
 
 namespace adaptib {
@@ -23,6 +24,8 @@ constexpr Bytes kRound = 512 * kKiB;
 // Appends [offset, offset + length) over one subchannel, in stripes that it can carry.
 inline void append_stripes(const SubchannelStats& chosen, Bytes offset, Bytes length,
                            StripePlan& out) {
+    ADAPTIB_INVARIANT(chosen.max_stripe > 0, "a subchannel carries a byte at least", chosen.index,
+                      length);
     for (const Bytes end = offset + length; offset < end;) {
         const Bytes part = std::min(end - offset, chosen.max_stripe);
         out.push_back({chosen.index, offset, part});

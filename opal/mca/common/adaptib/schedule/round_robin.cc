@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Round robin: each transfer goes whole over the next subchannel. In the windowed kind, `window`
 // transfers in a row take one subchannel, so fewer of them overtake each other (Vishnu, 4.1.2).
+#include "base/invariant.h"
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -14,6 +15,8 @@ public:
 
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               StripePlan& out) override {
+        ADAPTIB_INVARIANT(left_ > 0 && left_ <= window_, "a turn has transfers left", left_,
+                          window_);
         append_stripes(up[next_ % up.size()], 0, transfer.length, out);
         if (--left_ == 0) {
             left_ = window_;

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/invariant.h"
 #include "schedule/control_lane.h"
 #include "schedule/policies.h"
 
@@ -51,15 +52,40 @@ PolicyMaker maker_of(std::span<const Row> rows, std::string_view name) {
     return nullptr;
 }
 
+// Returns true if the stripes cover [0, length) in order, over subchannels in `up` that carry them.
+[[maybe_unused]] bool covers(std::span<const Stripe> plan, Bytes length,
+                             std::span<const SubchannelStats> up) {
+    Bytes end = 0;
+    for (const Stripe& stripe : plan) {
+        const auto path =
+            std::find_if(up.begin(), up.end(), [&stripe](const SubchannelStats& each) {
+                return each.index == stripe.subchannel;
+            });
+        if (path == up.end() || stripe.offset != end || stripe.length == 0 ||
+            stripe.length > path->max_stripe) {
+            return false;
+        }
+        end += stripe.length;
+    }
+    return end == length;
+}
+
 } // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<Policy> multiplexing,
                      std::array<std::unique_ptr<Policy>, 3> striping)
     : position_(options.position), threshold_(options.striping_threshold),
-      multiplexing_(std::move(multiplexing)), striping_(std::move(striping)) {}
+      multiplexing_(std::move(multiplexing)), striping_(std::move(striping)) {
+    ADAPTIB_INVARIANT((striping_[0] == nullptr) == (striping_[1] == nullptr) &&
+                          (striping_[0] == nullptr) == (striping_[2] == nullptr),
+                      "each mix has a policy, or none has", position_);
+}
 
 void Scheduler::plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
                      StripePlan& out) {
+    ADAPTIB_INVARIANT(!up.empty(), "a transfer is planned while a subchannel is up",
+                      transfer.length);
+    [[maybe_unused]] const std::size_t from = out.size();
     wants_whole_ = false;
     look_for_returned(up);
     if (news_ >= kNews) [[unlikely]] {
@@ -78,6 +104,9 @@ void Scheduler::plan(const TransferShape& transfer, std::span<const SubchannelSt
         policy->plan(transfer, up, out);
         wants_whole_ = policy->learns_from_whole();
     }
+    ADAPTIB_AUDIT(covers(std::span<const Stripe>(out).subspan(from), transfer.length, up),
+                  "a plan covers the transfer once, in order, in stripes that can be carried",
+                  transfer.length, out.size() - from, up.size());
 }
 
 Mix Scheduler::mix_of(const TransferShape& transfer, std::span<const SubchannelStats> up) {
@@ -107,6 +136,7 @@ std::size_t Scheduler::best_control_lane(std::span<const SubchannelStats> up) co
 }
 
 void Scheduler::set_control_lane(std::span<const SubchannelStats> up, std::size_t control_lane) {
+    ADAPTIB_INVARIANT(control_lane < up.size(), "the control lane is up", control_lane, up.size());
     control_lane_ = control_lane;
     control_lane_path_ = up[control_lane].index;
     doubts_ = 0;
@@ -122,6 +152,8 @@ std::uint32_t Scheduler::choose_control_lane(std::span<const SubchannelStats> up
 // are at the limit do not move the lane for ever.
 void Scheduler::doubt_control_lane(std::span<const SubchannelStats> up, std::size_t better,
                                    std::uint32_t most) {
+    ADAPTIB_INVARIANT(better < up.size() && most > 0, "a lane that is better is up", better,
+                      up.size(), most);
     news_ = 0;
     doubts_ = better == control_lane_ ? 0 : doubts_ + 1;
     if (doubts_ >= most) {
@@ -146,6 +178,8 @@ Scheduler::Verdict Scheduler::judge_control_lane(std::span<const SubchannelStats
                                                  std::span<const PortRate> measured) {
     look_for_returned(up);
     measured_.assign(measured.begin(), measured.end());
+    ADAPTIB_INVARIANT(control_lane_ < up.size(), "the control lane is up", control_lane_,
+                      up.size());
     const std::size_t before = control_lane_;
     const std::size_t better = best_control_lane(up);
     const PortRate* const there = rate_of(up[better].port);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Cutting a transfer in proportion to weights, and learning weights (schedule/policies.h).
 #include <algorithm>
+#include <cmath>
 
+#include "base/invariant.h"
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -10,7 +12,8 @@ namespace {
 
 // Time that posting, acknowledging and completing a further stripe costs both sides.
 constexpr double kStripeSeconds = 1e-6;
-constexpr double kRounding = 1 + 1e-9;   // equal weights may differ in their last digits
+constexpr double kRounding = 1 + 1e-9; // equal weights may differ in their last digits
+[[maybe_unused]] constexpr double kRoundingOfSum = 1e-6;
 constexpr double kReturned = 1.0 / 8;    // initial part of its share for a path that is up again
 constexpr double kGrowth = 1.25;         // growth of that part with each transfer that is planned
 constexpr double kLeastStride = 1.0 / 8; // least part of alpha, while lessons are contradictory
@@ -30,6 +33,10 @@ template <typename Key> void sort_by(std::span<Share> shares, Key&& key) {
         }
         shares[at] = share;
     }
+    ADAPTIB_AUDIT(
+        std::is_sorted(shares.begin(), shares.end(),
+                       [&key](const Share& a, const Share& b) { return key(a) < key(b); }),
+        "shares are in the order of their keys", shares.size());
 }
 
 } // namespace
@@ -68,6 +75,7 @@ void heaviest_first(std::span<Share> shares) {
 }
 
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, StripePlan& out) {
+    ADAPTIB_INVARIANT(!shares.empty(), "a transfer has a path", length);
     heaviest_first(shares);
     double all = 0;
     for (const Share& share : shares) {
@@ -83,6 +91,7 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, StripePlan&
         all -= lightest.weight;
         shares = shares.first(shares.size() - 1);
     }
+    ADAPTIB_INVARIANT(all > 0, "the share of a path is positive", shares.size(), length);
     double carried = 0;
     Bytes offset = 0;
     for (std::size_t i = 0; i < shares.size() && offset < length; ++i) {
@@ -90,9 +99,12 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, StripePlan&
         const auto end = static_cast<Bytes>(total * (carried / all));
         const bool last = i + 1 == shares.size();
         const Bytes next = last ? length : std::min(length, round_up(end, kCacheLine));
+        ADAPTIB_INVARIANT(next >= offset, "a transfer is cut from its front to its end", offset,
+                          next);
         append_stripes(*shares[i].path, offset, next - offset, out);
         offset = next;
     }
+    ADAPTIB_INVARIANT(offset == length, "a transfer is cut to its end", offset, length);
 }
 
 bool share_ports(std::span<const SubchannelStats> up) {
@@ -127,6 +139,8 @@ void level(const TransferShape& transfer, std::vector<Share>& shares) {
         rates += share.weight;
         ++filled;
     }
+    ADAPTIB_INVARIANT(filled > 0 && rates > 0, "one path at least carries a transfer", filled,
+                      shares.size());
     shares.resize(filled);
     for (Share& share : shares) {
         share.weight = std::max(bytes / rates * share.weight - load(share), 1.0);
@@ -137,6 +151,7 @@ double PathWeights::of(std::uint32_t subchannel, double first) {
     if (subchannel >= paths_.size()) {
         paths_.resize(subchannel + 1);
     }
+    ADAPTIB_INVARIANT(first > 0, "the initial weight of a path is positive", subchannel);
     Path& path = paths_[subchannel];
     if (path.first == 0) {
         path.first = path.weight = first;
@@ -185,6 +200,10 @@ void PathWeights::come_back(std::uint64_t returned, std::uint64_t stayed) {
 }
 
 void PathWeights::grow_all() {
+    ADAPTIB_AUDIT(std::count_if(paths_.begin(), paths_.end(),
+                                [](const Path& path) { return path.goal > 0; }) ==
+                      static_cast<std::ptrdiff_t>(growing_),
+                  "the paths that grow to a goal are counted", growing_);
     for (Path& path : paths_) {
         if (path.goal > 0) {
             path.weight = std::min(path.goal, kGrowth * path.weight);
@@ -196,6 +215,9 @@ void PathWeights::grow_all() {
 }
 
 void PathWeights::age(std::uint32_t subchannel, std::uint32_t carrier, Bytes length, Bytes least) {
+    ADAPTIB_INVARIANT(subchannel < paths_.size() && carrier < paths_.size(),
+                      "a path that ages has a weight, and so has the carrier", subchannel, carrier,
+                      paths_.size());
     double first = 0;
     for (const Path& path : paths_) {
         first += path.first;
@@ -210,6 +232,8 @@ void PathWeights::age(std::uint32_t subchannel, std::uint32_t carrier, Bytes len
 }
 
 void PathWeights::end_growth(Path& path) {
+    ADAPTIB_INVARIANT(path.goal == 0 || growing_ > 0, "a path that grows to a goal is counted",
+                      growing_);
     growing_ -= path.goal > 0 ? 1 : 0;
     path.goal = 0;
 }
@@ -243,6 +267,8 @@ bool PathWeights::learn(std::span<const StripeTime> times, bool careful) {
     if (compared < 2) { // one path alone compares with nothing
         return false;
     }
+    ADAPTIB_INVARIANT(used_weight > 0 && speeds > 0, "paths that were timed carried something",
+                      compared, times.size());
     const double unit = used_weight / speeds;
     double all = 0;
     double turn = 0; // < 0: this lesson takes back the last one
@@ -265,10 +291,13 @@ bool PathWeights::learn(std::span<const StripeTime> times, bool careful) {
         path.weight = std::max(path.weight, path.first == 0 ? 0 : all * kLeastPart);
     }
     scale(all / sum()); // restores the sum, which aging has changed
+    ADAPTIB_AUDIT(std::abs(sum() - all) <= all * kRoundingOfSum,
+                  "a lesson keeps the sum of the weights", compared, paths_.size());
     return true;
 }
 
 void PathWeights::scale(double by) {
+    ADAPTIB_INVARIANT(by > 0, "weights stay positive", paths_.size());
     for (Path& path : paths_) {
         path.weight *= by;
         path.goal *= by;

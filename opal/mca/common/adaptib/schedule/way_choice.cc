@@ -4,9 +4,13 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 WayChoice::Way WayChoice::choose() {
+    ADAPTIB_INVARIANT(better_ < ways_ && run_way_ < ways_, "a choice is of its ways", better_,
+                      run_way_, ways_);
     ++count_;
     timed_ = true;
     if (run_left_ > 0) {
@@ -35,6 +39,8 @@ WayChoice::Way WayChoice::choose() {
 // Starts a run and returns its way. `timed`: whether its first operation is timed. The operation
 // behind the run, which goes the better way, is not timed.
 WayChoice::Way WayChoice::begin_run(Way way, std::uint32_t length, bool timed) {
+    ADAPTIB_INVARIANT(run_left_ == 0 && length > 0, "a run begins when the one before has ended",
+                      run_left_, length);
     run_way_ = way;
     run_left_ = static_cast<std::uint8_t>(length - 1);
     timed_ = timed;
@@ -129,6 +135,8 @@ void WayChoice::learn() {
 }
 
 void WayChoice::note(Way first, Nanoseconds took) {
+    ADAPTIB_INVARIANT(first < ways_ && took.count() >= 0, "a way of the choice takes time", first,
+                      took);
     Known& known = known_[first];
     known.times.add(took);
     if (known_[0].times.count() > 0) {
@@ -138,6 +146,8 @@ void WayChoice::note(Way first, Nanoseconds took) {
         learn();
         return;
     }
+    ADAPTIB_INVARIANT(known_[better_].times.count() > 0, "the better way was timed", better_,
+                      first);
     const Nanoseconds usual = cost(better_);
     if (const Way best = fastest(); best != better_) {
         better_ = best;
@@ -155,7 +165,10 @@ void WayChoice::note(Way first, Nanoseconds took) {
 }
 
 void WayChoice::learn_from(const WayChoice& neighbor) {
-    if (!neighbor.learnt_) {
+    ADAPTIB_INVARIANT(is_fresh() && ways_ == neighbor.ways_,
+                      "a choice that knows nothing learns from one of the same ways", count_, ways_,
+                      neighbor.ways_);
+    if (learnt_ || !neighbor.learnt_) {
         return;
     }
     informed_ = true;

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/invariant.h"
 #include "base/units.h"
 #include "schedule/last_few.h"
 
@@ -42,7 +43,9 @@ public:
     using Way = std::uint8_t;
     static constexpr std::size_t kMostWays = 3;
 
-    explicit WayChoice(std::size_t ways = 2) : ways_(static_cast<std::uint8_t>(ways)) {}
+    explicit WayChoice(std::size_t ways = 2) : ways_(static_cast<std::uint8_t>(ways)) {
+        ADAPTIB_INVARIANT(ways > 1 && ways <= kMostWays, "a choice is of two or three ways", ways);
+    }
 
     // Counts the operation and returns the way to try first. If timed() is true then, the caller is
     // to time the operation.
@@ -67,7 +70,8 @@ public:
 
     // Returns true while no operation has been counted.
     bool is_fresh() const { return count_ == 0; }
-    // Begins with what `neighbor` knows of very similar operations, if it knows every way.
+    // Begins with what `neighbor` knows of very similar operations, if it knows every way, and this
+    // choice does not: reported times may have taught it, though nothing was chosen.
     // REQUIRES: is_fresh(); both have the same number of ways.
     void learn_from(const WayChoice& neighbor);
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -31,6 +33,8 @@ void CostMeter::add_rings(Nanoseconds took, Nanoseconds clock, std::size_t rings
     }
     ++looks_;
     ring_looks_ += messages > 0 ? 1 : 0;
+    ADAPTIB_INVARIANT(ring_looks_ <= looks_, "a look that found a message is a look", ring_looks_,
+                      looks_);
     const double time = time_of(took, clock);
     if (messages == 0) {
         add(poll_, time / static_cast<double>(rings));

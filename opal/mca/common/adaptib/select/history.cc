@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -12,6 +14,8 @@ bool by_source(const SourceCount& a, const SourceCount& b) { return a.source < b
 
 // Adds up the counts of each source. REQUIRES: `counts` is sorted by source.
 void fold(std::vector<SourceCount>& counts) {
+    ADAPTIB_AUDIT(std::is_sorted(counts.begin(), counts.end(), by_source),
+                  "counts are folded in the order of their sources", counts.size());
     std::size_t kept = 0;
     for (const SourceCount& count : counts) {
         if (kept > 0 && counts[kept - 1].source == count.source) {
@@ -26,6 +30,8 @@ void fold(std::vector<SourceCount>& counts) {
 } // namespace
 
 void History::add(std::vector<SourceCount> counts) {
+    ADAPTIB_INVARIANT(buckets_.empty() || buckets_.back().begin + buckets_.back().width == now_,
+                      "periods follow each other without a gap", now_, buckets_.size());
     Bucket bucket;
     bucket.begin = now_++;
     std::erase_if(counts, [](const SourceCount& c) { return c.count <= 0; });
@@ -54,6 +60,7 @@ void History::merge_oldest(std::uint64_t width) {
         return;
     }
     if (width == kWidest) {
+        ADAPTIB_INVARIANT(first == 0, "the widest buckets are the oldest", first, width);
         buckets_.pop_front();
         return;
     }
@@ -62,6 +69,9 @@ void History::merge_oldest(std::uint64_t width) {
 }
 
 void History::join(Bucket& into, const Bucket& later) {
+    ADAPTIB_INVARIANT(into.begin + into.width == later.begin && into.width == later.width,
+                      "buckets that are joined are neighbors of one width", into.begin, into.width,
+                      later.begin, later.width);
     std::vector<SourceCount> counts;
     counts.reserve(into.counts.size() + later.counts.size());
     std::merge(into.counts.begin(), into.counts.end(), later.counts.begin(), later.counts.end(),
@@ -75,6 +85,8 @@ void History::join(Bucket& into, const Bucket& later) {
         counts.erase(end, counts.end());
         std::sort(counts.begin(), counts.end(), by_source);
     }
+    ADAPTIB_INVARIANT(counts.size() <= kSourcesMost, "a long bucket knows the busiest sources",
+                      counts.size());
     counts.shrink_to_fit();
     into.counts = std::move(counts);
     into.width += later.width;
@@ -86,6 +98,7 @@ void History::sum(std::uint64_t from, Window& out) const {
     out.messages = 0;
     for (const Bucket& bucket : buckets_) {
         const std::uint64_t end = bucket.begin + bucket.width;
+        ADAPTIB_INVARIANT(end <= now_, "a bucket is of periods that are over", end, now_);
         if (end <= from) {
             continue;
         }

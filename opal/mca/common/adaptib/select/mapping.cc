@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -102,6 +104,9 @@ private:
         } else {
             saved_ += shared;
         }
+        ADAPTIB_INVARIANT(connections_ <= counted_ && connections_ <= limits_.connections,
+                          "connections are some of the rings, up to their limit", connections_,
+                          counted_, limits_.connections);
     }
     double of(double count, double per_message, double establish) const {
         return count * (per_message - costs_.credit / costs_.ring_messages) - establish;
@@ -144,6 +149,10 @@ Choice find_mapping(std::vector<SourceCount>& counts, const ChannelCosts& costs,
     }
     std::sort(counts.begin(), last, busier);
     const Best best = Search(std::span(counts).first(most), costs, limits).run();
+    ADAPTIB_INVARIANT(best.connections <= best.rings && best.rings <= most &&
+                          best.connections <= limits.connections,
+                      "a mapping keeps to its limits", best.connections, best.rings, most,
+                      limits.connections);
     Choice choice;
     choice.gain = best.gain;
     for (std::size_t i = 0; i < best.rings; ++i) {
@@ -157,6 +166,11 @@ Choice find_mapping(std::vector<SourceCount>& counts, const ChannelCosts& costs,
 
 double gain_of(const Mapping& mapping, std::span<const SourceCount> counts,
                const ChannelCosts& costs) {
+    ADAPTIB_AUDIT(std::is_sorted(counts.begin(), counts.end(),
+                                 [](const SourceCount& a, const SourceCount& b) {
+                                     return a.source < b.source;
+                                 }),
+                  "counts are sorted by source", counts.size());
     double busiest = 0;
     for (const SourceCount& count : counts) {
         busiest = std::max(busiest, count.count);

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <string_view>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -59,11 +61,15 @@ void limit_pool(const ChannelBounds& bounds, ChannelPlan& plan) {
                                " each, at most " + std::to_string(most) + " closed ones are kept.");
     }
     plan.kept = most;
+    ADAPTIB_INVARIANT(most == 0 || plan.connections + plan.kept <= all,
+                      "connections and kept ones together have queue pairs", plan.connections,
+                      plan.kept, all);
 }
 
 } // namespace
 
 ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bounds) {
+    ADAPTIB_INVARIANT(bounds.paths > 0, "a connection has a queue pair", bounds.paths);
     ChannelPlan plan;
     const std::string_view policy = without_dc(parameters.channel_policy, bounds, plan);
     plan.period = std::chrono::milliseconds(parameters.channel_period);

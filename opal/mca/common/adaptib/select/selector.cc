@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 double Selector::compare(std::uint64_t from, const ChannelLimits& limits, Mapping& best) {
@@ -15,6 +17,8 @@ double Selector::compare(std::uint64_t from, const ChannelLimits& limits, Mappin
     for (SourceCount& count : window_.counts) {
         count.count *= std::binary_search(beside_.begin(), beside_.end(), count.source) ? 2 : 1;
     }
+    ADAPTIB_AUDIT(std::is_sorted(beside_.begin(), beside_.end()),
+                  "the sources beside this process are sorted", beside_.size());
     const double current = gain_of(mapping_, window_.counts, costs_);
     sorted_ = window_.counts;
     Choice choice = find_mapping(sorted_, costs_, limits);
@@ -23,6 +27,7 @@ double Selector::compare(std::uint64_t from, const ChannelLimits& limits, Mappin
 }
 
 void Selector::move_to(Mapping& mapping, std::uint64_t from) {
+    ADAPTIB_INVARIANT(from < history_.now(), "a window has a period", from, history_.now());
     mapping_ = std::move(mapping);
     begin_ = from;
     end_ = history_.now();
@@ -46,6 +51,9 @@ Selector::Step Selector::tick(std::vector<SourceCount> counts, const ChannelLimi
         end_ = history_.now();
         return Step::first;
     }
+    ADAPTIB_INVARIANT(begin_ < end_ && end_ < history_.now(),
+                      "the mapping in use was chosen by a window of the past", begin_, end_,
+                      history_.now());
     const std::uint64_t half = std::max<std::uint64_t>(1, (end_ - begin_) / 2);
     const std::uint64_t late = history_.now() - half;
     Mapping extended;

@@ -2,6 +2,7 @@
 // SourceMap: counting and text (select/source_map.h).
 #include "select/source_map.h"
 
+#include "base/invariant.h"
 #include "base/process_name.h"
 
 namespace adaptib {
@@ -11,6 +12,7 @@ void SourceMap::look(Nanoseconds now) {
         const Nanoseconds before = time - start_ - Nanoseconds{1};
         return before.count() < 0 ? 0 : static_cast<std::uint64_t>(before / unit_);
     };
+    ADAPTIB_INVARIANT(unit_of(now) >= now_, "units follow each other", now_, now);
     while (unit_of(now) >= kUnitsMost) {
         unit_ *= 2;
         decltype(counts_) coarser;
@@ -22,6 +24,8 @@ void SourceMap::look(Nanoseconds now) {
     now_ = static_cast<std::uint32_t>(unit_of(now));
     due_ = start_ + (now_ + 1) * unit_;
     due_ += due_ <= now ? unit_ : Nanoseconds{0};
+    ADAPTIB_INVARIANT(now_ < kUnitsMost && due_ > now, "a unit is one of few, and ends later", now_,
+                      due_, now);
 }
 
 void SourceMap::add(std::uint64_t source, std::uint64_t messages) {

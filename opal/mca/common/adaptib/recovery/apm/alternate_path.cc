@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
+
 namespace adaptib {
 
 namespace {
@@ -33,9 +35,13 @@ Ways ways_of(const PeerRoute& route, std::size_t subchannel, std::span<const std
              const std::function<std::uint32_t(const Pair&)>& paths) {
     Ways ways;
     const auto add = [&ways](Pair pair, std::uint32_t path) {
+        ADAPTIB_INVARIANT(ways.count < ways.list.size(), "a queue pair has four ways at most",
+                          ways.count);
         pair.path = static_cast<std::uint8_t>(path);
         ways.list[ways.count++] = pair;
     };
+    ADAPTIB_INVARIANT(subchannel < route.count, "a subchannel is of a pair of the route",
+                      subchannel, route.count);
     const Pair& own = route.pairs[subchannel];
     add(own, own.path);
     const Pair* other = other_ports(route, own, adapters, remote);

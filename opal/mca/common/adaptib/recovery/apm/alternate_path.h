@@ -28,6 +28,7 @@
 #include <span>
 
 #include "base/address.h"
+#include "base/invariant.h"
 #include "fabric/rail.h"
 #include "peer/route.h"
 
@@ -37,7 +38,11 @@ struct Ways {
     std::array<PeerRoute::Pair, 4> list{};
     std::uint8_t count = 0;
 
-    const PeerRoute::Pair& after(std::uint8_t way) const { return list[(way + 1u) % count]; }
+    const PeerRoute::Pair& after(std::uint8_t way) const {
+        ADAPTIB_INVARIANT(count > 0 && way < list.size(), "a queue pair is on one of its ways", way,
+                          count);
+        return list[(way + 1u) % count];
+    }
 };
 
 // `adapters`: of the local rails, as AddressRail::adapter; `paths`: Rail::paths_to of such a pair.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/invariant.h"
 #include "recovery/apm/path_loading.h"
 #include "stats/run_history.h"
 
@@ -143,10 +144,12 @@ void MigrationAgent::rail_restored(std::uint32_t rail) {
 std::size_t MigrationAgent::migrate(Peer& peer) {
     std::size_t asked = 0;
     for (Subchannel& subchannel : peer.lanes.subchannels) {
-        if (subchannel.migration.state == MigrationStep::armed &&
-            migrate_now(*subchannel.qp).ok()) {
-            ++asked;
+        if (subchannel.migration.state != MigrationStep::armed) {
+            continue;
         }
+        ADAPTIB_INVARIANT(subchannel.qp != nullptr, "a path is armed on a queue pair that exists",
+                          peer.contact.name, subchannel.local_rail);
+        asked += migrate_now(*subchannel.qp).ok() ? 1 : 0;
     }
     return asked;
 }
