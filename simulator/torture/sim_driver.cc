@@ -199,9 +199,9 @@ public:
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
         paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost;
-        // A loss of datagrams does not end: where many are lost, each of a chain of messages may wait
-        // for the longest time before one is sent again. DC initiators are replaced when what they
-        // have sent is gone.
+        // A loss of datagrams does not end: where many are lost, each of a chain of messages may
+        // wait for the longest time before one is sent again. DC initiators are replaced when what
+        // they have sent is gone.
         ends_within_ =
             number(program, "datagram_loss", 0) >= kManyLost / 2
                 ? Nanoseconds{std::chrono::minutes{5}}

@@ -8,10 +8,10 @@
 // datagram_loss, datagram_twice, datagram_late (per thousand; without the first datagrams are
 // reliable), failures (how often a port goes down or comes back), failure_pace (mean microseconds
 // between two of these), swizzle (1: in the place of ports, cables stop without a word, one by one,
-// and go on in another order), scrambled_writes (per thousand: writes into rings of which a packet is
-// placed late), outliving_writes (per thousand: writes under way of a DC initiator that fails which
-// arrive up to 2 s later), responders (1: processes have responders), one_thread (1: each process
-// has one thread, which has the turns of all its endpoints).
+// and go on in another order), scrambled_writes (per thousand: writes into rings of which a packet
+// is placed late), outliving_writes (per thousand: writes under way of a DC initiator that fails
+// which arrive up to 2 s later), responders (1: processes have responders), one_thread (1: each
+// process has one thread, which has the turns of all its endpoints).
 // Threads: one.
 #pragma once
 
