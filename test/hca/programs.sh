@@ -95,6 +95,8 @@ hca_faults=(
     "driver_bnxt_re|driver=bnxt_re||0||$hca_roce"
     "driver_irdma|driver=irdma||0||$hca_roce"
     "driver_rxe|driver=rxe||0||$hca_roce"
+    # more receives than a completion queue holds entries
+    "driver_rxe_deep|driver=rxe||0||$hca_roce --mca opal_common_adaptib_datagram_buffers 65536"
     "driver_hns|driver=hns||0||$hca_roce"
     # A device is taken away and comes back
     'removed_mlx5|driver=mlx5||0|remove b/v0:1||'
