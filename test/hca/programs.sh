@@ -261,21 +261,21 @@ hca_shortcomings() {
         ADAPTIB_HCA_HOST=$host LD_LIBRARY_PATH=$hca_library \
             "$build_root/release/components/adaptib_info" >"$logs/hca-shortcomings-info"
         rm -f "$ADAPTIB_HCA_FABRIC"
-        sed -n 's/^ *note: //p' "$logs/hca-shortcomings-info" | cut -d: -f1 | cut -c1-25 | sort -u |
+        sed -nE 's/^ *note: (\S+ [^ :]+).*/\1/p' "$logs/hca-shortcomings-info" | sort -u |
             paste -sd, >"$logs/hca-shortcomings-notes"
         [ "$(<"$logs/hca-shortcomings-notes")" = "$line" ] ||
             { echo "$driver: $(<"$logs/hca-shortcomings-notes"), not $line" && return 1; }
     done <<'END'
 none|
 mlx5|
-mlx4|does not say that it plac
-hfi1|does not say that it plac,no inline data
-qib|does not say that it plac,no inline data
-bnxt_re|does not say that it plac,no atomics
-irdma|does not say that it plac,no atomics,no shared receive queues,
+mlx4|does not
+hfi1|does not,no inline
+qib|does not,no inline
+bnxt_re|does not,no atomics
+irdma|does not,no atomics,no shared
 rxe|
-hns|does not say that it plac
-strict|256 queue pairs for all p,does not say that it plac,no atomics,no inline data,no shared receive queues,,requests of 1 pieces of me
+hns|does not
+strict|256 queue,does not,no atomics,no inline,no shared,requests of
 END
 }
 
