@@ -160,7 +160,8 @@ std::uint32_t announced_depth(const RailInfo& info) {
     return std::min({info.max_send_depth, info.max_cq_depth - 16, std::uint32_t{8192}});
 }
 
-// Halves the depth until a queue pair gets it: some devices count blocks, and a request takes several.
+// Halves the depth until a queue pair gets it: some devices count blocks, of which a request takes
+// several.
 std::uint32_t given_depth(Rail& rail, std::uint32_t depth) {
     std::unique_ptr<CompletionQueue> queue;
     require(rail.create_cq(depth + 16, queue), "a completion queue", &rail);

@@ -110,8 +110,7 @@ private:
         Bytes at = 0;
         for (const Message& receive : step.receives) {
             const std::uint64_t stamp = stamp_of(receive.peer, step_);
-            if (std::memcmp(in_ + at, &stamp,
-                            std::min<Bytes>(receive.bytes, sizeof stamp)) != 0) {
+            if (std::memcmp(in_ + at, &stamp, std::min<Bytes>(receive.bytes, sizeof stamp)) != 0) {
                 fail("another message arrived than was sent");
             }
             at += receive.bytes;

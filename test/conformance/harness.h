@@ -176,8 +176,8 @@ protected:
     // Posts one signaled request and returns its completion's status; nothing when no completion
     // comes.
     std::optional<WorkStatus> run(End& e, SendWork work, Nanoseconds limit = kLong);
-    // Posts a request whose gather list is wrong. Succeeds if it ends with local_protection_error, or
-    // if post_send refuses it, which must leave the queue pair in RTS.
+    // Posts a request whose gather list is wrong. Succeeds if it ends with local_protection_error,
+    // or if post_send refuses it, which must leave the queue pair in RTS.
     testing::AssertionResult refused_locally(End& e, SendWork work);
 
 private:

@@ -340,8 +340,8 @@ protected:
             EXPECT_TRUE(holds(b->data(), 64, 1));
         }
     }
-    // Tries the request over a new connection: rma_now must decline it without effect, and post_send
-    // must end it with the wanted status.
+    // Tries the request over a new connection: rma_now must decline it without effect, and
+    // post_send must end it with the wanted status.
     void refuse(const SendWork& work, WorkStatus wanted, const RcOptions& rc = {}) {
         Pair p = rc_pair(0, 1, {}, rc);
         EXPECT_EQ(p.a.qp->rma_now(piece_of(work)), kNotNow);

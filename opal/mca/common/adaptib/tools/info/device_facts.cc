@@ -29,15 +29,15 @@ std::vector<std::string> shortcomings(const RailInfo& info) {
             " bytes do not go into its rings, and take longer (ring_in_order)");
     add(info.datagram_bytes < kUsualMtu,
         "MTU " + std::to_string(info.datagram_bytes) +
-            ": more packets for each message, and datagrams of at most that; on Ethernet, raise the "
-            "interface's MTU (4200) if the switches carry it");
+            ": more packets for each message, and datagrams of at most that; on Ethernet, raise "
+            "the interface's MTU (4200) if the switches carry it");
     add(info.max_gather < kPieces,
         "requests of " + std::to_string(info.max_gather) +
             " pieces of memory: small messages are always copied (frequent_buffers has no effect)");
     add(info.max_queue_pairs > 0 && info.max_queue_pairs < kFewQueuePairs,
         std::to_string(info.max_queue_pairs) +
-            " queue pairs for all processes of the host: peers beyond that go without a connection, "
-            "by datagrams");
+            " queue pairs for all processes of the host: peers beyond that go without a "
+            "connection, by datagrams");
     add(info.max_reads < kFewReads,
         std::to_string(info.max_reads) +
             " reads at a time: long messages are slow with rendezvous = get");
