@@ -49,6 +49,7 @@ Outcome check_depth(Context& context);
 Outcome check_atomics(Context& context);
 // checks_datagrams.cc
 Outcome check_datagrams(Context& context);
+Outcome check_address_handles(Context& context);
 Outcome check_round_trip(Context& context);
 // checks_errors.cc
 Outcome check_wrong_key(Context& context);

@@ -156,6 +156,28 @@ void swap_word(Link& link, std::uint64_t expected, std::uint64_t value) {
     }
 }
 
+std::uint32_t announced_depth(const RailInfo& info) {
+    return std::min({info.max_send_depth, info.max_cq_depth - 16, std::uint32_t{8192}});
+}
+
+// Halves the depth until a queue pair gets it: some devices count blocks, of which a request takes
+// several.
+std::uint32_t given_depth(Rail& rail, std::uint32_t depth) {
+    std::unique_ptr<CompletionQueue> queue;
+    require(rail.create_cq(depth + 16, queue), "a completion queue", &rail);
+    QpInit init;
+    init.send_cq = init.receive_cq = queue.get();
+    init.receive_depth = 128;
+    for (; depth > 0; depth /= 2) {
+        std::unique_ptr<QueuePair> qp;
+        init.send_depth = depth;
+        if (rail.create_qp(init, qp).ok()) {
+            return depth;
+        }
+    }
+    throw Failed("a queue pair is refused, of whatever depth");
+}
+
 } // namespace
 
 Outcome check_path(Context& context) {
@@ -303,11 +325,11 @@ Outcome check_limits(Context& context) {
     return {};
 }
 
-// As many requests at a time as the device says it takes.
+// As many requests at a time as the device says it takes, or as it really gives.
 Outcome check_depth(Context& context) {
-    const RailInfo& info = context.rail.info();
-    const std::uint32_t depth =
-        std::min({info.max_send_depth, info.max_cq_depth - 16, std::uint32_t{8192}});
+    const std::uint32_t announced = announced_depth(context.rail.info());
+    const std::uint32_t given = given_depth(context.rail, announced);
+    const std::uint32_t depth = std::min(given, context.partner.exchange(given));
     LinkOptions options;
     options.send_depth = depth;
     Link link(context.rail, context.remote, context.partner, options);
@@ -324,7 +346,11 @@ Outcome check_depth(Context& context) {
         }
     }
     context.partner.meet();
-    return {};
+    return given == announced
+               ? Outcome{}
+               : Outcome{Verdict::note, "a queue pair takes " + std::to_string(given) +
+                                            " requests, not the " + std::to_string(announced) +
+                                            " that the device announces"};
 }
 
 // The target's processor adds to the same word meanwhile, where that is allowed to go wrong.
@@ -378,6 +404,7 @@ const std::vector<Check>& checks() {
         {"depth", check_depth},
         {"atomics", check_atomics},
         {"datagrams", check_datagrams},
+        {"address_handles", check_address_handles},
         {"round_trip", check_round_trip},
         {"wrong_key", check_wrong_key},
         {"not_ready", check_not_ready},

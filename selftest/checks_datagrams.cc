@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Checks of datagrams, which show lost packets, and of the time that packets take.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <iomanip>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "adaptib_config.h"
+#include "fabric/await_handle.h"
+#if ADAPTIB_HAVE_VERBS
+#include "fabric/verbs/port.h"
+#endif
 #include "selftest/checks.h"
 
 namespace adaptib::selftest {
@@ -16,6 +27,30 @@ constexpr std::uint64_t kDatagrams = kWindow * kWindows;
 constexpr Bytes kDatagram = 256;
 constexpr Nanoseconds kLate{60'000'000};
 constexpr std::uint64_t kLostOfThousand = 10; // that many are a fault; fewer are worth a note
+
+constexpr Nanoseconds kBlocked{500'000'000}; // the system waits a second for ARP
+
+std::string milliseconds(Nanoseconds time) {
+    std::ostringstream out;
+    out << std::fixed << std::setprecision(time.count() < 1'000'000 ? 3 : 0)
+        << 1e-6 * static_cast<double>(time.count()) << " ms";
+    return out.str();
+}
+
+// Makes an Ethernet port's address that of another host of the network, which there should not be.
+// False: the port is InfiniBand's.
+bool change_host([[maybe_unused]] RailAddress& address) {
+#if ADAPTIB_HAVE_VERBS
+    verbs::WireAddress wire{};
+    if (verbs::decode_address(address, wire) && wire.link_layer == IBV_LINK_LAYER_ETHERNET) {
+        std::uint8_t& host = wire.gid[sizeof wire.gid - 1];
+        host = host < 128 ? 251 : 3;
+        std::memcpy(address.bytes.data(), &wire, sizeof wire);
+        return true;
+    }
+#endif
+    return false;
+}
 
 void send_window(Link& link, std::uint64_t first) {
     for (std::uint64_t i = 0; i < kWindow; ++i) {
@@ -132,6 +167,47 @@ Outcome check_datagrams(Context& context) {
         take(link, done, 0, seen, arrivals);
     }
     return context.initiator ? Outcome{} : judge(arrivals);
+}
+
+// Asks for a handle to the partner's port, and on Ethernet for one to an address that answers no
+// ARP or neighbor discovery, for which no call may wait.
+Outcome check_address_handles(Context& context) {
+    if (!context.initiator) {
+        return {};
+    }
+    const MonotonicClock clock;
+    Nanoseconds begin = clock.now();
+    std::unique_ptr<AddressHandle> handle;
+    const RailAddress& partner = context.remote.address;
+    const std::uint32_t last = context.rail.paths_to(partner) - 1;
+    require(await_ah(context.rail, context.rail.path_to(partner, last), handle),
+            "an address handle", &context.rail);
+    const std::string made = "made in " + milliseconds(clock.now() - begin);
+    RailAddress nobody = partner;
+    if (!change_host(nobody)) {
+        return {Verdict::ok, made};
+    }
+    begin = clock.now();
+    Nanoseconds longest{0};
+    Status status = kNotYet;
+    while (status == kNotYet && clock.now() - begin < kPatience) {
+        const Nanoseconds call = clock.now();
+        status = context.rail.create_ah(context.rail.path_to(nobody, 0), handle);
+        longest = std::max(longest, clock.now() - call);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (longest > kBlocked) {
+        throw Failed("a call for an address that does not answer took " + milliseconds(longest));
+    }
+    const std::string after = milliseconds(clock.now() - begin);
+    if (status == kNotYet) {
+        return {Verdict::note, made + "; after " + after +
+                                   " the system still waits for an address that does not answer"};
+    }
+    return {Verdict::ok, made + (status.ok() ? "; another address of the network answered"
+                                             : "; an address that does not answer is given up "
+                                               "after " +
+                                                   after)};
 }
 
 Outcome check_round_trip(Context& context) {

@@ -35,6 +35,10 @@ bool decode(const RailAddress& address, std::uint32_t& lid) {
     return words[0] == kAddressMagic;
 }
 
+bool refuses_right(const RailInfo& info, std::uint32_t access) {
+    return (access & kRemoteAtomic) != 0 && !info.has(Capability::atomic64);
+}
+
 } // namespace
 
 // -------------------------------------------------------------------------------------------------
@@ -265,7 +269,7 @@ Status SimRail::register_impl(void* address, Bytes length, std::uint32_t access,
     if (!region_is_sane(address, length, access)) {
         return Status::error(Reason::bad_argument);
     }
-    if (address == nullptr && length == kWholeMemory) {
+    if ((address == nullptr && length == kWholeMemory) || refuses_right(info_, access)) {
         return Status::error(Reason::not_supported);
     }
     std::uint32_t key = 0;
@@ -283,6 +287,9 @@ Status SimRail::allocate_impl(Bytes length, std::uint32_t access,
                               std::unique_ptr<MemoryRegion>& out) {
     if (length == 0 || !access_is_sane(access)) {
         return Status::error(Reason::bad_argument);
+    }
+    if (refuses_right(info_, access)) {
+        return Status::error(Reason::not_supported);
     }
     if (length > kMostMemory) {
         return Status::error(Reason::no_memory);

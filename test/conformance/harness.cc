@@ -130,11 +130,9 @@ Buffer& Fixture::memory(std::size_t node, Bytes size, std::uint32_t access,
     auto b = std::make_unique<Buffer>();
     b->node = node;
     b->words.resize(static_cast<std::size_t>((size + 7) / 8));
-    if (!rail(node, rail_index).info().has(Capability::atomic64)) {
-        access &= ~static_cast<std::uint32_t>(kRemoteAtomic); // which it refuses
-    }
-    require(rail(node, rail_index).register_memory(b->words.data(), size, access, b->region),
-            "register_memory");
+    require(
+        rail(node, rail_index).register_memory(b->words.data(), size, rights(access), b->region),
+        "register_memory");
     buffers_.push_back(std::move(b));
     return *buffers_.back();
 }
@@ -143,7 +141,7 @@ Buffer& Fixture::allocated(std::size_t node, Bytes size, std::uint32_t access,
                            std::size_t rail_index) {
     auto b = std::make_unique<Buffer>();
     b->node = node;
-    require(rail(node, rail_index).allocate(size, access, b->region), "allocate");
+    require(rail(node, rail_index).allocate(size, rights(access), b->region), "allocate");
     buffers_.push_back(std::move(b));
     return *buffers_.back();
 }
@@ -349,6 +347,25 @@ std::optional<WorkStatus> Fixture::run(End& e, SendWork work, Nanoseconds limit)
     EXPECT_EQ(done.wr_id, work.wr_id);
     EXPECT_EQ(done.qp_number, e.qp->number());
     return done.status;
+}
+
+testing::AssertionResult Fixture::refused_locally(End& e, SendWork work) {
+    work.flags |= kSignaled;
+    const Status status = post(e, work);
+    if (status.ok()) {
+        if (!wait_for(*e.send, 1)) {
+            return testing::AssertionFailure() << "it did not end";
+        }
+        const WorkStatus got = e.send->got.back().status;
+        e.send->got.pop_back();
+        return ended(got, WorkStatus::local_protection_error);
+    }
+    if (status != Status::error(Reason::bad_argument)) {
+        return testing::AssertionFailure() << "post_send: " << testing::PrintToString(status);
+    }
+    return e.qp->query().state == QpState::ready_to_send
+               ? testing::AssertionSuccess()
+               : testing::AssertionFailure() << "post_send refused it and changed the state";
 }
 
 SendWork send_work(std::uint64_t wr_id, const std::vector<Gather>& gather) {

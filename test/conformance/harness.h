@@ -124,6 +124,11 @@ protected:
     const RailInfo& info(std::size_t index = 0) { return rail(0, index).info(); }
     std::size_t rail_count() { return fabric(0).rails().size(); }
     bool has(Capability c) { return info().has(c); }
+    // Without kRemoteAtomic where the rail has no atomics and would refuse that right.
+    std::uint32_t rights(std::uint32_t wanted = kAllAccess) {
+        return has(Capability::atomic64) ? wanted
+                                         : wanted & ~static_cast<std::uint32_t>(kRemoteAtomic);
+    }
 
     Queue& queue(std::size_t node, std::uint32_t depth = 1024, std::size_t rail_index = 0);
     Buffer& memory(std::size_t node, Bytes size, std::uint32_t access = kAllAccess,
@@ -171,6 +176,9 @@ protected:
     // Posts one signaled request and returns its completion's status; nothing when no completion
     // comes.
     std::optional<WorkStatus> run(End& e, SendWork work, Nanoseconds limit = kLong);
+    // Posts a request whose gather list is wrong. Succeeds if it ends with local_protection_error,
+    // or if post_send refuses it, which must leave the queue pair in RTS.
+    testing::AssertionResult refused_locally(End& e, SendWork work);
 
 private:
     std::unique_ptr<World> world_;

@@ -374,7 +374,7 @@ TEST_P(RcRdma, ReadsThatReachBeyondTheRegionBringNothing) {
         Buffer& sink = memory(0, 4096);
         Buffer& whole = own ? allocated(1, 4096) : memory(1, 4096);
         std::unique_ptr<MemoryRegion> middle;
-        ASSERT_EQ(rail(1).register_memory(whole.data() + 1000, 1000, kAllAccess, middle), kOk);
+        ASSERT_EQ(rail(1).register_memory(whole.data() + 1000, 1000, rights(), middle), kOk);
         fill(whole.data(), 4096, 5);
         const std::uint64_t start = whole.remote(1000);
         const std::uint64_t far = std::uint64_t{1} << 32; // a 32-bit check would find it inside
@@ -437,7 +437,7 @@ TEST_P(RcRdma, ARegionThatEndsUnderTrafficIsNotWrittenAfterwards) {
     std::vector<std::byte> target(kSize);
     for (std::size_t end_after = 0; end_after < kRequests; end_after += 5) {
         std::unique_ptr<MemoryRegion> region;
-        ASSERT_EQ(rail(1).register_memory(target.data(), kSize, kAllAccess, region), kOk);
+        ASSERT_EQ(rail(1).register_memory(target.data(), kSize, rights(), region), kOk);
         const std::uint32_t key = region->remote_key();
         Pair p = rc_pair();
         const std::vector<Gather> gather{local.gather(0, kSize)};

@@ -106,8 +106,8 @@ std::unique_ptr<World> make_world(std::string& error, std::string& skip) {
         return world;
     }
     if (given == nullptr &&
-        (status.reason() == Reason::no_device || status.reason() == Reason::no_permission ||
-         status.reason() == Reason::locked_memory)) {
+        (status.reason() == Reason::no_device || status.reason() == Reason::not_supported ||
+         status.reason() == Reason::no_permission || status.reason() == Reason::locked_memory)) {
         skip = error;
     }
     return nullptr;

@@ -188,9 +188,8 @@ hca_fault() {
     return "$status"
 }
 
-# Drivers over whose devices the conformance suite runs. For the others it would have to allow that a
-# wrong local key is refused when it is posted, and that there are no atomics.
-hca_drivers=(mlx5 mlx4 rxe hns)
+# Drivers over whose devices the conformance suite runs; the others have no rail (unused_drivers)
+hca_drivers=(mlx5 mlx4 hfi1 qib bnxt_re irdma rxe hns strict)
 hca_all_drivers=(none mlx5 mlx4 hfi1 qib bnxt_re irdma rxe siw efa hns strict)
 
 # hca_conformance DRIVER: the conformance suite over devices of a driver
@@ -234,17 +233,52 @@ hca_rdma_core() {
     return "$status"
 }
 
-# hca_unused_drivers: adaptib_info says why devices of the other drivers are not used
+# hca_unused_drivers: adaptib_info says why devices of the other drivers are not used, and the
+# conformance suite finds no rail for the same reason
 hca_unused_drivers() {
-    local driver
+    local driver why
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-unused
+    local -x ADAPTIB_HCA_HOST=e LD_LIBRARY_PATH=$hca_library
     for driver in siw efa; do
+        why='r0 speaks iWARP, which has no datagrams'
+        [ "$driver" = siw ] || why='r0 speaks neither InfiniBand nor RoCE, so it lacks .* (RC), as EFA'
         ADAPTIB_HCA_TOPOLOGY=$(hca_topology unused "driver=$driver") || return
-        ADAPTIB_HCA_HOST=e LD_LIBRARY_PATH=$hca_library \
-            "$build_root/release/components/adaptib_info" |
-            grep 'device r0: r0 speaks neither InfiniBand nor RoCE' || return
+        "$build_root/release/components/adaptib_info" | grep "PROBLEM  device r0: $why" || return
+        "$build_root/release/test/adaptib_conformance_verbs" --gtest_filter='QpStates*:*/QpStates*' \
+            >"$logs/hca-unused-conformance" 2>&1
+        [ $? = 0 ] && grep "no RDMA device can be used: $why" "$logs/hca-unused-conformance" &&
+            grep -q 'PASSED  . 0 tests' "$logs/hca-unused-conformance" || return
         rm -f "$ADAPTIB_HCA_FABRIC"
     done
+}
+
+# hca_shortcomings: adaptib_info says what each driver's devices lack, and what that means
+hca_shortcomings() {
+    local driver host line
+    local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-shortcomings
+    while IFS='|' read -r driver line; do
+        host=a
+        ! hca_lacks_infiniband "$driver" || host=e
+        ADAPTIB_HCA_TOPOLOGY=$(hca_topology shortcomings "driver=$driver") || return
+        ADAPTIB_HCA_HOST=$host LD_LIBRARY_PATH=$hca_library \
+            "$build_root/release/components/adaptib_info" >"$logs/hca-shortcomings-info"
+        rm -f "$ADAPTIB_HCA_FABRIC"
+        sed -nE 's/^ *note: (\S+ [^ :]+).*/\1/p' "$logs/hca-shortcomings-info" | sort -u |
+            paste -sd, >"$logs/hca-shortcomings-notes"
+        [ "$(<"$logs/hca-shortcomings-notes")" = "$line" ] ||
+            { echo "$driver: $(<"$logs/hca-shortcomings-notes"), not $line" && return 1; }
+    done <<'END'
+none|
+mlx5|
+mlx4|does not
+hfi1|does not,no inline
+qib|does not,no inline
+bnxt_re|does not,no atomics
+irdma|does not,no atomics,no shared
+rxe|
+hns|does not
+strict|256 queue,does not,no atomics,no inline,no shared,requests of
+END
 }
 
 # Faulty devices that adaptib_selftest has to find and name: name|checks that run (none: all)|device
@@ -268,7 +302,19 @@ hca_selftests=(
     'split_atomics|atomics|split_atomics=1|||0|note    atomics .*not atomic with the processor'
     'not_reusable|wrong_key|reusable=0|||0|note    wrong_key .*an errored queue pair cannot be used again'
     'dc|dynamic_connections|dc=1|||0|ok      dynamic_connections, 4 times&dc is yes, there no'
+    'inline_ignored|limits|inline_ignored=1|||1|FAILED  limits v0:1 -> v0:1'
 )
+# Of devices of each driver, all checks pass, and the report names the driver.
+for driver in "${hca_drivers[@]}"; do
+    lines="driver $driver .8 of 8 answers.: host1"
+    ! hca_lacks_infiniband "$driver" || lines+='&ok      address_handles.*given up after [0-9]+ ms'
+    case $driver in
+        strict) lines+='&note    depth .*not the 4063 that the device announces' ;;
+        *) lines+='&^  nothing$' ;;
+    esac
+    hca_selftests+=("driver_$driver||driver=$driver|||0|$lines")
+done
+unset driver lines
 
 # hca_selftest "CHECKS|SETTINGS|PORT_SETTINGS|FAULT|STATUS|LINES": runs the self-test of the devices
 hca_selftest() {
@@ -277,6 +323,7 @@ hca_selftest() {
     local -x ADAPTIB_HCA_TOPOLOGY ADAPTIB_HCA_FABRIC=$ADAPTIB_HCA_FABRIC-selftest
     IFS='|' read -r checks settings settings_of_port fault status lines <<<"$1"
     ADAPTIB_HCA_TOPOLOGY=$(hca_topology selftest "$settings" "$settings_of_port")
+    ! hca_lacks_infiniband "${settings#driver=}" || local -x ADAPTIB_HCA_HOST=e,f@OMPI_COMM_WORLD_RANK
     rm -f "$ADAPTIB_HCA_FABRIC"
     # shellcheck disable=SC2086
     [ -z "$fault" ] || "$control" a/v0:1 $fault || return
@@ -305,8 +352,8 @@ hca_hosts=("PATH=$top/test/hca/launcher:$PATH"
 # between them, by which btl/tcp of Open MPI 6.0.0rc2 reaches nobody.
 hca_reaches_itself() { [ "$(ompi_major)" -lt 6 ]; }
 
-# hca_selftest_jobs: the whole self-test of two hosts, with MPI jobs, failover and speed; perftest has
-# to resolve the first one's name
+# hca_selftest_jobs DOWN UP: the whole self-test of two hosts, with MPI jobs, failover and speed;
+# perftest has to resolve the first one's name. DOWN, UP: what happens to a port meanwhile
 hca_selftest_jobs() {
     hca_reaches_itself || return 77
     local control=$build_root/release/simulator/adapter/adaptib_hca_control report=$logs/hca-selftest
@@ -316,7 +363,7 @@ hca_selftest_jobs() {
         --programs "$build_root/release/selftest" --hosts localhost,selftest-y --minutes 1 \
         --checks path --report "$report.txt" --json "$report.json" \
         --arguments "-x LD_PRELOAD=$hca_library/libadaptib_hca_files.so" \
-        --take-down "$control b/v1:1 down" --bring-up "$control b/v1:1 up"
+        --take-down "$control b/v1:1 $1" --bring-up "$control b/v1:1 $2"
     status=$?
     rm -f "$ADAPTIB_HCA_FABRIC"
     cat "$report.txt"

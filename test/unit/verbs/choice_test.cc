@@ -177,7 +177,8 @@ TEST_F(Choice, OtherTransportsAreLeftOut) {
     lib_.devices[0].transport = IBV_TRANSPORT_IWARP;
     lib_.devices[1].node_type = IBV_NODE_UNSPECIFIED;
     lib_.devices[1].transport = IBV_TRANSPORT_UNSPECIFIED;
-    refused(Reason::not_supported, {"iw0", "usnic0"});
+    refused(Reason::not_supported, {"iw0 speaks iWARP, which has no datagrams",
+                                    "usnic0 speaks neither InfiniBand nor RoCE"});
 }
 
 TEST_F(Choice, PortsThatAreDown) {

@@ -66,6 +66,28 @@ TEST_F(Info, SaysOfEachPortWhetherItIsUsedAndWhy) {
     EXPECT_TRUE(says("RDMA ports: 2 are used")) << out_;
 }
 
+TEST_F(Info, SaysWhatAPortLacksAndWhatThatMeans) {
+    lib_.devices = {roce_device("rxe0"), ib_device("hfi1_0", 1, 0)};
+    lib_.devices[0].limits.atomic_cap = IBV_ATOMIC_NONE;
+    lib_.devices[0].ports[0].attributes.active_mtu = IBV_MTU_1024;
+    lib_.devices[1].no_inline = true;
+    lib_.devices[1].limits.max_srq = 0;
+    EXPECT_EQ(run({}), kDone) << out_;
+    EXPECT_TRUE(says("note: no atomics: the target's process executes them")) << out_;
+    EXPECT_TRUE(says("note: MTU 1024: ")) << out_;
+    EXPECT_TRUE(says("note: no inline data: ")) << out_;
+    EXPECT_TRUE(says("note: no shared receive queues, ")) << out_;
+    EXPECT_EQ(run({"--json"}), kDone);
+    EXPECT_TRUE(says("no inline data: ")) << out_;
+}
+
+TEST_F(Info, APortThatGivesNoQueuePairIsNotUsed) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.devices[0].rc = lib_.devices[0].ud = false;
+    EXPECT_EQ(run({}), kWrong) << out_;
+    EXPECT_TRUE(says("cannot create a queue pair")) << out_;
+}
+
 TEST_F(Info, JsonHasTheSame) {
     lib_.devices = {roce_device("rxe0")};
     lib_.devices[0].ports[0].pkeys = {0x7fff};

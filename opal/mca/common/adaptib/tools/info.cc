@@ -149,6 +149,9 @@ void show_port(const PortFacts& port, std::FILE* out) {
     std::fprintf(out, "\n    GIDs: %s\n    partitions: %s\n", joined(port.gids).c_str(),
                  joined(port.partitions).c_str());
     std::fprintf(out, "    %s%s\n", port.used ? "used" : "not used: ", port.why_not.c_str());
+    for (const std::string& text : port.notes) {
+        std::fprintf(out, "    note: %s\n", text.c_str());
+    }
 }
 
 int show(const Facts& facts, std::FILE* out) {
@@ -191,6 +194,7 @@ void write_port(JsonWriter& json, const PortFacts& port) {
     write_texts(json, "partitions", port.partitions);
     json.flag("used", port.used);
     json.text("why_not", port.why_not);
+    write_texts(json, "notes", port.notes);
     json.end_object();
 }
 

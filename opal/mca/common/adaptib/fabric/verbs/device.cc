@@ -255,7 +255,12 @@ Status Device::open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* devic
         return status_of(error);
     };
     if (device->transport_type != IBV_TRANSPORT_IB || device->node_type != IBV_NODE_CA) {
-        error_text = made->name_ + " speaks neither InfiniBand nor RoCE";
+        error_text =
+            made->name_ + (device->transport_type == IBV_TRANSPORT_IWARP
+                               ? " speaks iWARP, which has no datagrams (UD); adaptib needs "
+                                 "InfiniBand or RoCE"
+                               : " speaks neither InfiniBand nor RoCE, so it lacks their reliable "
+                                 "connections (RC), as EFA and usNIC do");
         return Status::error(Reason::not_supported);
     }
     made->mlx5_ = mlx5_of(mlx5, device);

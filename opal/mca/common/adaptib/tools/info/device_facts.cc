@@ -3,7 +3,53 @@
 
 #include "adaptib_config.h"
 
+namespace adaptib {
+
+std::vector<std::string> shortcomings(const RailInfo& info) {
+    constexpr Bytes kUsualMtu = 2048;
+    constexpr std::uint32_t kPieces = 3; // of a message that is sent from where it lies
+    constexpr std::uint32_t kFewQueuePairs = 2048;
+    constexpr std::uint32_t kFewReads = 4;
+    std::vector<std::string> out;
+    const auto add = [&out](bool lacks, const std::string& text) {
+        if (lacks) {
+            out.push_back(text);
+        }
+    };
+    add(info.inline_bytes == 0,
+        "no inline data: the device fetches each short message from memory, "
+        "which adds to its latency");
+    add(!info.has(Capability::atomic64),
+        "no atomics: the target's process executes them, while it is in calls of MPI");
+    add(!info.has(Capability::srq),
+        "no shared receive queues, and so no DC queue pairs, of which peers share a few");
+    add(!info.places_in_order,
+        "does not say that it places the packets of a write in order: messages of more than " +
+            std::to_string(info.datagram_bytes) +
+            " bytes do not go into its rings, and take longer (ring_in_order)");
+    add(info.datagram_bytes < kUsualMtu,
+        "MTU " + std::to_string(info.datagram_bytes) +
+            ": more packets for each message, and datagrams of at most that; on Ethernet, raise "
+            "the interface's MTU (4200) if the switches carry it");
+    add(info.max_gather < kPieces,
+        "requests of " + std::to_string(info.max_gather) +
+            " pieces of memory: small messages are always copied (frequent_buffers has no effect)");
+    add(info.max_queue_pairs > 0 && info.max_queue_pairs < kFewQueuePairs,
+        std::to_string(info.max_queue_pairs) +
+            " queue pairs for all processes of the host: peers beyond that go without a "
+            "connection, by datagrams");
+    add(info.max_reads < kFewReads,
+        std::to_string(info.max_reads) +
+            " reads at a time: long messages are slow with rendezvous = get");
+    return out;
+}
+
+} // namespace adaptib
+
 #if ADAPTIB_HAVE_VERBS
+#include <map>
+#include <memory>
+
 #include "fabric/verbs/device.h"
 #include "fabric/verbs/port.h"
 
@@ -15,6 +61,14 @@ using verbs::Calls;
 using verbs::Device;
 using verbs::DeviceList;
 using verbs::Port;
+
+std::string joined(const std::vector<std::string>& texts) {
+    std::string out;
+    for (const std::string& text : texts) {
+        out += (out.empty() ? "" : "; ") + text;
+    }
+    return out;
+}
 
 std::vector<std::string> gids_of(const Device& device, const Port& port) {
     std::vector<std::string> out;
@@ -68,6 +122,29 @@ PortFacts read_port_facts(const Device& device, const DeviceList& list, int numb
     return facts;
 }
 
+// Opens the devices as a process of a job would: only that shows what a port really gives.
+void try_ports(const VerbsOptions& options, std::vector<DeviceFacts>& devices) {
+    std::unique_ptr<Fabric> fabric;
+    std::string error;
+    std::map<std::string, const RailInfo*> rails;
+    if (open_verbs_fabric(options, fabric, error).ok()) {
+        for (const auto& rail : fabric->rails()) {
+            rails[rail->info().name] = &rail->info();
+        }
+    }
+    for (DeviceFacts& device : devices) {
+        for (PortFacts& port : device.ports) {
+            const auto rail = rails.find(port.name);
+            if (port.used && rail == rails.end()) {
+                port.used = false;
+                port.why_not = fabric == nullptr ? error : joined(fabric->notices());
+            } else if (port.used) {
+                port.notes = shortcomings(*rail->second);
+            }
+        }
+    }
+}
+
 DeviceFacts read_device(const Calls& calls, const DeviceList& list, ibv_device* device,
                         const VerbsOptions& options) {
     DeviceFacts facts;
@@ -106,6 +183,7 @@ std::vector<DeviceFacts> read_devices(const VerbsOptions& options, std::string& 
     for (ibv_device* device : list.devices()) {
         out.push_back(read_device(calls, list, device, options));
     }
+    try_ports(options, out);
     return out;
 }
 

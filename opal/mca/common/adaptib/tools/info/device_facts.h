@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/capability.h"
 #include "fabric/verbs/verbs_fabric.h"
 
 namespace adaptib {
@@ -25,7 +26,8 @@ struct PortFacts {
     std::vector<std::string> gids;       // "3 RoCE v2 ::ffff:10.0.0.1"
     std::vector<std::string> partitions; // "0xffff full", in the order of the table
     bool used = false;
-    std::string why_not; // if not used
+    std::string why_not;            // if not used
+    std::vector<std::string> notes; // if used: shortcomings
 };
 
 struct DeviceFacts {
@@ -34,6 +36,9 @@ struct DeviceFacts {
     std::string problem; // why the device cannot be opened; empty: it can
     std::vector<PortFacts> ports;
 };
+
+// What the rail lacks that other devices have, and what that means for a user.
+std::vector<std::string> shortcomings(const RailInfo& info);
 
 // Lists all devices, whatever `options` choose. `problem`: why there are none, or why the options
 // are wrong; empty otherwise.
