@@ -122,9 +122,18 @@ Status VerbsQueuePair::post_send_impl(const SendWork& work) {
     if (const Status status = fill(work, request, list.data()); !status.ok()) {
         return status;
     }
+    if (rail_.frees_places_early() && unpolled_.size() >= send_depth_) [[unlikely]] {
+        return Status::again(Reason::queue_full);
+    }
     ibv_send_wr* bad = nullptr;
     const int result = rail_.calls().post_send(qp_, &request, &bad);
-    return result == 0 ? kOk : refused(result);
+    if (result != 0) [[unlikely]] {
+        return refused(result);
+    }
+    if (rail_.frees_places_early()) [[unlikely]] {
+        unpolled_.posted(signal_all_ || (work.flags & kSignaled) != 0);
+    }
+    return kOk;
 }
 
 Status VerbsQueuePair::post_receive_impl(const ReceiveWork& work) {

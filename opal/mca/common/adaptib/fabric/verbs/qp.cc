@@ -302,6 +302,7 @@ void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t m
         alternate_loaded_ = false;
         std::erase(rail_.rearming(), this);
         forget_completions();
+        unpolled_.clear();
     }
     alternate_loaded_ = alternate_loaded_ || (mask & kQpAlternatePath) != 0;
     if ((mask & kQpMigration) != 0 && attributes.migration == MigrationState::rearm &&
@@ -337,6 +338,12 @@ int VerbsQueuePair::move_to_error() {
         rail_.calls().modify_qp(qp_, &attributes, IBV_QP_STATE);
     }
     return result;
+}
+
+void VerbsQueuePair::sent() {
+    if (rail_.frees_places_early()) {
+        unpolled_.polled();
+    }
 }
 
 Status VerbsQueuePair::check_values(const QpAttributes& a, std::uint32_t mask) const {

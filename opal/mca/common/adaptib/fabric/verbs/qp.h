@@ -14,6 +14,7 @@
 #include "fabric/fabric.h"
 #include "fabric/verbs/queues.h"
 #include "fabric/verbs/rail.h"
+#include "fabric/verbs/unpolled_requests.h"
 
 namespace adaptib::verbs {
 
@@ -41,9 +42,9 @@ public:
     QpState last_state() const { return state_; }
     // Called when an error completion tells that the queue pair is in ERR.
     virtual void failed(ibv_wc_status status);
-    // Called when a signaled request has succeeded: for DC initiators, perhaps for other queue
-    // pairs.
-    virtual void sent() {}
+    // Called when a signaled request has succeeded: for DC initiators and where the rail frees
+    // places early, perhaps for other queue pairs.
+    virtual void sent();
     // Moves to ERR because of an event of the device or a failed queue. False: an event was
     // reported already.
     bool fatal();
@@ -118,6 +119,7 @@ private:
     std::uint32_t receive_depth_;
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
+    UnpolledRequests unpolled_; // counted where the rail frees places early
     // Source that has reported why the queue pair is in ERR.
     enum class Reported : std::uint8_t { nobody, suspected, completion, event };
     mutable Reported reported_ = Reported::nobody;

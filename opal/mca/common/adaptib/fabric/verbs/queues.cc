@@ -260,7 +260,7 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
     }
     to.kind = work_kind_of(from);
     if (to.kind < WorkKind::receive) {
-        if (initiators_ > 0) {
+        if (initiators_ > 0 || rail_.frees_places_early()) {
             if (VerbsQueuePair* qp = find(from.qp_num); qp != nullptr) {
                 qp->sent();
             }
