@@ -50,7 +50,7 @@ private:
     void on_control_lane(Peer&, std::uint32_t) override {}
     void report_peer_failure(Peer&) override { ++lost_peers_reported; }
     bool long_messages_under_way() const override { return long_messages; }
-    void send_atomic_message(Peer&, MessageType type, const void*, std::size_t) override {
+    void send_one_sided_message(Peer&, MessageType type, const void*, std::size_t) override {
         sent.push_back(type);
     }
     std::span<std::byte> data_of_send(const Peer&, std::uint64_t) const override { return {}; }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <vector>
 
+#include "unit/sim/open_memory.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -138,6 +140,127 @@ TEST_P(DeadConnections, MessagesGoAsDatagrams) {
     carry(*ranks, 1, 0, 100'000);
     EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
     EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), ports);
+}
+
+// Data that is not contiguous, of the same bytes each way.
+struct Strided {
+    std::vector<std::byte> memory = std::vector<std::byte>(20'000'000, std::byte{5});
+    Data data() { return {nullptr, memory.size(), pack, unpack, this}; }
+    static int pack(void* context, std::size_t offset, void* to, std::size_t* length) {
+        std::copy_n(static_cast<Strided*>(context)->memory.data() + offset, *length,
+                    static_cast<std::byte*>(to));
+        return 0;
+    }
+    static int unpack(void* context, std::size_t offset, const void* from, std::size_t* length) {
+        std::copy_n(static_cast<const std::byte*>(from), *length,
+                    static_cast<Strided*>(context)->memory.data() + offset);
+        return 0;
+    }
+};
+
+constexpr int kPatience = 60; // s
+// The rests of 30 and 60 s, after which kPatience is over, and the attempts between them.
+constexpr Nanoseconds kAtMost = 120s;
+
+RanksOptions patient_hosts(std::uint32_t ports, bool dc) {
+    RanksOptions options = hosts(2, ports, 0);
+    options.world.machine.offers.dc = dc;
+    options.parameters.partition_timeout = kPatience;
+    return options;
+}
+
+void expect_given_up(Ranks& ranks, const test::TestRequest& request) {
+    EXPECT_TRUE(request.done);
+    EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(count(ranks.messages(0), "have carried nothing for more than"), 1u)
+        << all(ranks.messages(0));
+}
+
+TEST_P(DeadConnections, APutEndsWithTheReason) {
+    const auto [ports, dc] = GetParam();
+    const auto ranks = make(patient_hosts(ports, dc));
+    OpenMemory memory(*ranks, 100'000);
+    ranks->world().set_connections(false);
+    std::vector<std::byte> sent(1000);
+    test::TestRequest put;
+    memory.start(0, 1, OPAL_COMMON_ADAPTIB_PUT, sent, put);
+    rest(*ranks, std::chrono::seconds{kPatience});
+    EXPECT_FALSE(put.done);
+    ranks->run_until([&] { return put.done; }, kAtMost);
+    expect_given_up(*ranks, put);
+}
+
+TEST_P(DeadConnections, AMessageThatIsNotContiguousAndHasBegunEndsWithTheReason) {
+    const auto [ports, dc] = GetParam();
+    const auto ranks = make(patient_hosts(ports, dc));
+    carry(*ranks, 0, 1, 1000);
+    rest(*ranks, 1s);
+    Strided from;
+    Strided to;
+    test::TestRequest send;
+    test::TestRequest receive;
+    bool complete = false;
+    const Envelope envelope{0, 1, 3};
+    ASSERT_TRUE(ranks->core(0)
+                    .protocol()
+                    .receives()
+                    .receive(envelope, to.data(), receive.user, complete, nullptr)
+                    .ok());
+    ASSERT_TRUE(ranks->core(1)
+                    .protocol()
+                    .sends()
+                    .send(ranks->peer(1, 0), envelope, from.data(), false, OpKind::non_blocking,
+                          send.user, complete)
+                    .ok());
+    ranks->wake(0);
+    ranks->wake(1);
+    rest(*ranks, 1ms);
+    ASSERT_FALSE(receive.done);
+    ranks->world().set_connections(false);
+    ranks->run_until([&] { return send.done && receive.done; }, 2 * kAtMost);
+    expect_given_up(*ranks, receive);
+    EXPECT_TRUE(send.done);
+    EXPECT_EQ(send.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+}
+
+// Messages alone do not need connections, however long there are none.
+TEST_P(DeadConnections, MessagesAreNotGivenUp) {
+    const auto [ports, dc] = GetParam();
+    const auto ranks = make(patient_hosts(ports, dc));
+    ranks->world().set_connections(false);
+    for (int i = 0; i < 10; ++i) {
+        const Messages messages = messages_of_all_sizes(*ranks);
+        ranks->run_until([&] { return all_done(messages); }, 60s);
+        expect_arrived(messages);
+        rest(*ranks, 30s);
+    }
+    for (const std::size_t rank : {0u, 1u}) {
+        expect_unbroken(*ranks, rank);
+    }
+}
+
+// Each retry of the dead path interrupts the connection over the other one.
+TEST(DeadPath, BesideAGoodOneIsTriedEverMoreRarely) {
+    const auto ranks = make(hosts(2, 2, 0));
+    ranks->world().set_connections(ranks->world().topology().hosts[1].ports[1], false);
+    std::vector<std::uint64_t> repairs;
+    for (int i = 0; i < 64; ++i) { // 16 minutes
+        carry(*ranks, 0, 1, 1'000'000);
+        rest(*ranks, 15s);
+        repairs.push_back(ranks->counters(0).repairs);
+    }
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), 1u);
+    EXPECT_GT(repairs[15], 2u) << "tried anew within four minutes";
+    EXPECT_LE(repairs[63] - repairs[15], 6u) << "in further twelve minutes";
+    ranks->world().set_connections(ranks->world().topology().hosts[1].ports[1], true);
+    for (int i = 0; i < 64; ++i) {
+        carry(*ranks, 0, 1, 1'000'000);
+        rest(*ranks, 30s);
+    }
+    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), 2u);
+    for (const std::size_t rank : {0u, 1u}) {
+        expect_unbroken(*ranks, rank);
+    }
 }
 
 } // namespace

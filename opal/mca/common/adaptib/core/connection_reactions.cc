@@ -40,6 +40,7 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
     note(TraceKind::connect_end, peer, peer.contact.name);
     note(TraceKind::unconnected, peer);
     parts_->protocol.on_unconnected(peer);
+    give_up_if_in_vain(peer);
 }
 
 // Adds the error text of the first rail that has one.
@@ -150,10 +151,44 @@ bool ConnectionReactions::pair_anew(Peer& peer, const std::vector<std::uint8_t>&
     return true;
 }
 
-// The first rest is as long as a path's whose queue pair has carried nothing; each further one is
-// twice as long, unless connections have worked for longer than the last one.
+// The rests without a connection grow as those of a path whose queue pair has carried nothing, but
+// not beyond partition_timeout: operations may wait that need a connection.
+Nanoseconds ConnectionReactions::rest_after(std::uint32_t attempts) const {
+    return std::min(UnconnectedPaths::rest_after(attempts),
+                    std::max(UnconnectedPaths::kForgiveAfter, liveness_.patience()));
+}
+
+// Returns the sum of the rests that are over, each of which an attempt in vain has followed.
+Nanoseconds ConnectionReactions::rested(const Peer& peer) const {
+    Nanoseconds sum{0};
+    for (std::uint32_t i = 0; i + 1 < peer.connection.without.times; ++i) {
+        sum += rest_after(i);
+    }
+    return sum;
+}
+
+// Puts, gets and blocks of messages that are not contiguous need a connection: what still waits for
+// one has no other way. A peer that was not to be connected for partition_timeout is given up then.
+void ConnectionReactions::give_up_if_in_vain(Peer& peer) {
+    if (clock_.now() >= peer.connection.without.until || !peer.transfers.link.linked()) {
+        return;
+    }
+    const Nanoseconds lasted = rested(peer);
+    if (lasted < liveness_.patience()) {
+        return;
+    }
+    parts_->protocol.failures().fail(
+        peer, "datagrams to it pass, but its queue pairs have carried nothing for more than " +
+                  whole_seconds_text(lasted) + " (" + parts_->paths.path_text(peer, 0) + ": " +
+                  peer.health.paths->records[0].last_error +
+                  "), and a put, a get or a message that is not contiguous needs them; check the "
+                  "MTU of links and switches, partition, service level and traffic class, and "
+                  "filters between these ports; opal_common_adaptib_partition_timeout sets how "
+                  "long adaptib waits");
+}
+
+// Each rest is twice as long as the last one, unless connections have worked for longer than that.
 bool ConnectionReactions::goes_without(Peer& peer, bool told) {
-    constexpr std::uint32_t kDoublings = 6;
     constexpr Nanoseconds kCommonBy{1'000'000'000}; // since a repair began
     const Nanoseconds now = clock_.now();
     if (now < peer.connection.without.until) {
@@ -176,9 +211,6 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     if (!told && (good || !dead || !passes)) {
         return false;
     }
-    const auto rest_after = [&](std::uint32_t times) {
-        return UnconnectedPaths::kForgiveAfter * (1 << std::min(times, kDoublings));
-    };
     WithoutConnection& without = peer.connection.without;
     if (now - without.until > rest_after(without.times)) {
         without.times = 0;
@@ -203,15 +235,18 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
 // Does without the path for a while, if there is another one: a retry interrupts the connection.
 void ConnectionReactions::on_path_unconnected(Peer& peer, std::size_t pair,
                                               const std::string& why) {
-    parts_->progress.timers().unconnected().add(peer, pair, clock_.now());
+    parts_->progress.timers().unconnected().add(peer, pair,
+                                                clock_.now() + UnconnectedPaths::kForgiveAfter);
     parts_->paths.report_suspect(peer, pair, why);
 }
 
 // Does without paths whose queue pairs carry nothing, as without those that are not connected.
 void ConnectionReactions::on_interrupted(Peer& peer) {
     for (std::size_t i = 0; i < peer.contact.route.count; ++i) {
-        if (parts_->paths.vain(peer, i) >= kVain) {
-            parts_->progress.timers().unconnected().add(peer, i, clock_.now());
+        if (const std::uint32_t vain = parts_->paths.vain(peer, i);
+            vain >= kVain && !UnconnectedPaths::has(peer, i)) {
+            parts_->progress.timers().unconnected().add(
+                peer, i, clock_.now() + UnconnectedPaths::rest_after(vain - kVain));
         }
     }
     note(TraceKind::repair, peer, repair_id(peer));

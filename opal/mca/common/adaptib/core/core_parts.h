@@ -40,7 +40,7 @@ namespace adaptib {
 
 struct CoreParts {
     explicit CoreParts(const CoreEnvironment& of)
-        : environment(of), connection_reactions(*of.clock, of.message), path_reactions(of.message),
+        : environment(of), connection_reactions(*of.clock, liveness, of.message), path_reactions(of.message),
           protocol_reactions(broken, of.message, of.is_news) {}
 
     CoreEnvironment environment;

@@ -200,7 +200,7 @@ private:
 
     // of one_sided_operations.h
     void on_failure(const std::string& text) override { listener_.on_failure(text); }
-    void send_atomic_message(Peer& peer, MessageType type, const void* body,
+    void send_one_sided_message(Peer& peer, MessageType type, const void* body,
                              std::size_t size) override;
     bool long_messages_under_way() const override {
         return rendezvous_.sends() + rendezvous_.receives() > 0;
