@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -32,7 +33,7 @@ TEST(UnconnectedPaths, OnlyPeersThatHaveSomeAreRetriedOnce) {
     const auto retry = [&](Peer& peer) { retried.push_back(&peer); };
     EXPECT_EQ(paths.deadline(), Nanoseconds::max());
     Peer& peer = *peers.second.peer;
-    paths.add(peer, 2, 5s + kAfter);
+    paths.add(peer, 2, 0, 5s);
     EXPECT_TRUE(UnconnectedPaths::has(peer, 2));
     EXPECT_FALSE(UnconnectedPaths::has(peer, 1));
     EXPECT_EQ(paths.deadline(), 5s + kAfter);
@@ -47,30 +48,42 @@ TEST(UnconnectedPaths, OnlyPeersThatHaveSomeAreRetriedOnce) {
 TEST(UnconnectedPaths, EachIsForgivenInItsTime) {
     const TwoPeers peers;
     UnconnectedPaths paths;
-    paths.add(*peers.first.peer, 0, 35s);
-    paths.add(*peers.first.peer, 1, 99s);
-    paths.add(*peers.second.peer, 0, 50s);
-    paths.add(*peers.second.peer, 0, 70s); // once more
+    paths.add(*peers.first.peer, 0, 0, 5s);
+    paths.add(*peers.first.peer, 1, 2, 69s);
+    paths.add(*peers.second.peer, 0, 0, 20s);
     std::size_t retried = 0;
     const auto retry = [&](Peer&) { ++retried; };
-    EXPECT_EQ(paths.deadline(), 35s);
-    paths.forgive(peers, 60s, retry);
+    EXPECT_EQ(paths.deadline(), 5s + kAfter);
+    paths.forgive(peers, 5s + kAfter, retry);
     EXPECT_EQ(retried, 1u);
     EXPECT_FALSE(UnconnectedPaths::has(*peers.first.peer, 0));
     EXPECT_TRUE(UnconnectedPaths::has(*peers.first.peer, 1));
     EXPECT_TRUE(UnconnectedPaths::has(*peers.second.peer, 0));
-    EXPECT_EQ(paths.deadline(), 70s);
+    EXPECT_EQ(paths.deadline(), 20s + kAfter);
     UnconnectedPaths::forget(*peers.second.peer);
-    paths.forgive(peers, 99s, retry);
+    paths.forgive(peers, 69s + kAfter, retry);
     EXPECT_EQ(retried, 2u) << "the first peer's other path";
     EXPECT_EQ(paths.deadline(), Nanoseconds::max());
 }
 
-TEST(UnconnectedPaths, RestsDoubleUpToABound) {
-    EXPECT_EQ(UnconnectedPaths::rest_after(0), kAfter);
-    EXPECT_EQ(UnconnectedPaths::rest_after(1), 2 * kAfter);
-    EXPECT_EQ(UnconnectedPaths::rest_after(UnconnectedPaths::kDoublings), 64 * kAfter);
-    EXPECT_EQ(UnconnectedPaths::rest_after(~0u), 64 * kAfter);
+TEST(UnconnectedPaths, EachRetryInARowRestsTwiceAsLongUpToABound) {
+    const TwoPeers peers;
+    Peer& peer = *peers.first.peer;
+    UnconnectedPaths paths;
+    Nanoseconds now = 5s;
+    for (std::uint32_t i = 0; i < 9; ++i) {
+        paths.add(peer, 0, 2 + i, now);
+        paths.add(peer, 0, 2 + i, now + 1s); // interrupted for another reason
+        EXPECT_EQ(paths.deadline(), now + kAfter * (1 << std::min(i, 4u)));
+        now = paths.deadline();
+        paths.forgive(peers, now, [](Peer&) {});
+        paths.add(peer, 0, 2 + i, now); // the retry interrupts the connection
+        EXPECT_FALSE(UnconnectedPaths::has(peer, 0)) << "it has its chance";
+        now += 7s;
+    }
+    now += 999s;
+    paths.add(peer, 0, 2, now);
+    EXPECT_EQ(paths.deadline(), now + kAfter) << "it has worked for long";
 }
 
 } // namespace

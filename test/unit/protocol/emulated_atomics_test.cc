@@ -40,7 +40,7 @@ public:
 
 private:
     void send_one_sided_message(Peer& peer, MessageType type, const void* body,
-                             std::size_t size) override {
+                                std::size_t size) override {
         const auto* bytes = static_cast<const std::byte*>(body);
         sent.push_back({type, {bytes, bytes + size}});
         on_send(peer);

@@ -170,7 +170,8 @@ Nanoseconds ConnectionReactions::rested(const Peer& peer) const {
 // Puts, gets and blocks of messages that are not contiguous need a connection: what still waits for
 // one has no other way. A peer that was not to be connected for partition_timeout is given up then.
 void ConnectionReactions::give_up_if_in_vain(Peer& peer) {
-    if (clock_.now() >= peer.connection.without.until || !peer.transfers.link.linked()) {
+    if (clock_.now() >= peer.connection.without.until ||
+        !parts_->protocol.waits_for_connection(peer)) {
         return;
     }
     const Nanoseconds lasted = rested(peer);
@@ -185,6 +186,7 @@ void ConnectionReactions::give_up_if_in_vain(Peer& peer) {
                   "MTU of links and switches, partition, service level and traffic class, and "
                   "filters between these ports; opal_common_adaptib_partition_timeout sets how "
                   "long adaptib waits");
+    parts_->protocol.failures().report(peer);
 }
 
 // Each rest is twice as long as the last one, unless connections have worked for longer than that.
@@ -194,18 +196,26 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     if (now < peer.connection.without.until) {
         return true;
     }
-    // The two sides may do without different paths, and so have none in common.
-    if (peer.interruption.repair.active && now - peer.interruption.repair.began > kCommonBy) {
+    const PeerRoute& route = peer.contact.route;
+    // The two sides may do without different paths, and so have none in common: a repair has asked
+    // in vain.
+    const Repair& repair = peer.interruption.repair;
+    const bool none_in_common =
+        repair.active && repair.ask_at.count() > 0 && now - repair.began > kCommonBy;
+    bool again = false; // that was so before
+    for (std::size_t i = 0; i < route.count; ++i) {
+        again = again || parts_->paths.vain(peer, i) >= 2 * kVain;
+    }
+    if (none_in_common && !again) {
         UnconnectedPaths::forget(peer);
     }
-    const PeerRoute& route = peer.contact.route;
     bool passes = false; // what datagrams are
     bool dead = false;
     bool good = false;
     for (std::size_t i = 0; i < route.total; ++i) {
         passes = passes || (parts_->paths.state(peer, i) == PathState::up &&
                             (i < route.count || DatagramPaths::heard_over(peer, i)));
-        good = good || (i < route.count && is_good(peer, i));
+        good = good || (i < route.count && is_good(peer, i) && !(none_in_common && again));
         dead = dead || (i < route.count && parts_->paths.vain(peer, i) >= kVain);
     }
     if (!told && (good || !dead || !passes)) {
@@ -217,6 +227,10 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     }
     const Nanoseconds rest = rest_after(without.times++);
     without.until = now + rest;
+    for (std::size_t i = 0; i < route.count; ++i) { // some may only now be about to fail
+        parts_->progress.timers().unconnected().spare(
+            peer, i, std::max(parts_->paths.vain(peer, i), kVain), now);
+    }
     if (!told) {
         message_(
             Severity::notice,
@@ -235,18 +249,15 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
 // Does without the path for a while, if there is another one: a retry interrupts the connection.
 void ConnectionReactions::on_path_unconnected(Peer& peer, std::size_t pair,
                                               const std::string& why) {
-    parts_->progress.timers().unconnected().add(peer, pair,
-                                                clock_.now() + UnconnectedPaths::kForgiveAfter);
+    parts_->progress.timers().unconnected().add(peer, pair, 0, clock_.now());
     parts_->paths.report_suspect(peer, pair, why);
 }
 
 // Does without paths whose queue pairs carry nothing, as without those that are not connected.
 void ConnectionReactions::on_interrupted(Peer& peer) {
     for (std::size_t i = 0; i < peer.contact.route.count; ++i) {
-        if (const std::uint32_t vain = parts_->paths.vain(peer, i);
-            vain >= kVain && !UnconnectedPaths::has(peer, i)) {
-            parts_->progress.timers().unconnected().add(
-                peer, i, clock_.now() + UnconnectedPaths::rest_after(vain - kVain));
+        if (const std::uint32_t vain = parts_->paths.vain(peer, i); vain >= kVain) {
+            parts_->progress.timers().unconnected().add(peer, i, vain, clock_.now());
         }
     }
     note(TraceKind::repair, peer, repair_id(peer));

@@ -87,10 +87,9 @@ public:
 
     // Returns a window that contains the memory; null: there is none.
     const OpenWindow* find(std::uint64_t address, Bytes length) const {
-        const auto found =
-            std::find_if(windows_.begin(), windows_.end(), [&](const auto& each) {
-                return each.second->contains(address, length);
-            });
+        const auto found = std::find_if(windows_.begin(), windows_.end(), [&](const auto& each) {
+            return each.second->contains(address, length);
+        });
         return found == windows_.end() ? nullptr : found->second;
     }
 

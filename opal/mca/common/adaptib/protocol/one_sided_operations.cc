@@ -94,8 +94,7 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory
         return atomics_.start(peer, operation, opcode_of(operation.operation), user, complete_now);
     }
-    const bool may_ask =
-        peer.contact.name != options_.self && region_keys_.may_ask(peer, remote);
+    const bool may_ask = peer.contact.name != options_.self && region_keys_.may_ask(peer, remote);
     status = region_keys_.find(peer, operation, remote);
     const bool asks = !status.ok() && may_ask;
     if (!status.ok() && !asks) {

@@ -76,7 +76,7 @@ std::size_t Protocol::retry() {
 }
 
 void Protocol::send_one_sided_message(Peer& peer, MessageType type, const void* body,
-                                   std::size_t size) {
+                                      std::size_t size) {
     flow_.send_control(peer, type, body, size);
     sends_.note_sent(peer);
 }
