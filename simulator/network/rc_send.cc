@@ -104,8 +104,7 @@ bool RcQueuePair::arrival(Request& request) {
                     static_cast<int>(request.work.opcode),
                     static_cast<unsigned long long>(request.length));
     }
-    RcQueuePair* at =
-        world_.network().up(*path_) && world_.connections_pass(*path_) ? target() : nullptr;
+    RcQueuePair* at = world_.network().up(*path_) && world_.connections_pass() ? target() : nullptr;
     Path* back = at == nullptr ? nullptr : way_back(*at);
     if (back == nullptr) {
         no_answer();

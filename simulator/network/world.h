@@ -12,7 +12,6 @@
 // May touch: base/, fabric/, simulator/network/.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -84,19 +83,7 @@ public:
     void set_plane(PortIndex port, std::uint32_t plane) { network_->set_plane(port, plane); }
     // False: the network drops the packets of connections, and datagrams pass.
     void set_connections(bool pass) { connections_pass_ = pass; }
-    void set_connections(PortIndex port, bool pass) { // those that begin or end at the port
-        std::erase(without_connections_, port);
-        if (!pass) {
-            without_connections_.push_back(port);
-        }
-    }
-    bool connections_pass(const Path& path) const {
-        const auto among = [&](PortIndex port) {
-            return std::find(without_connections_.begin(), without_connections_.end(), port) !=
-                   without_connections_.end();
-        };
-        return connections_pass_ && !among(path.from) && !among(path.to);
-    }
+    bool connections_pass() const { return connections_pass_; }
     void kill(Process& process);
 
     // Called with a line for each completion, datagram, event and fault. May be empty.
@@ -134,7 +121,6 @@ private:
     DatagramPool datagrams_;
     LatePackets late_packets_{*this};
     bool connections_pass_ = true;
-    std::vector<PortIndex> without_connections_;
     std::vector<std::unique_ptr<Process>> processes_;
     std::vector<SimFabric*> fabrics_;
 };

@@ -229,6 +229,7 @@ TEST_P(DeadConnections, AMessageThatIsNotContiguousAndHasBegunEndsWithTheReason)
     ASSERT_FALSE(receive.done);
     ranks->world().set_connections(false);
     ranks->run_until([&] { return send.done && receive.done; }, 2 * kAtMost);
+    rest(*ranks, 1s); // one side may have learnt last
     SCOPED_TRACE(all(ranks->messages(0)) + all(ranks->messages(1)));
     rest(*ranks, 1s);
     expect_given_up(receive);
@@ -247,37 +248,6 @@ TEST_P(DeadConnections, MessagesAreNotGivenUp) {
         expect_arrived(messages);
         rest(*ranks, 30s);
     }
-    for (const std::size_t rank : {0u, 1u}) {
-        expect_unbroken(*ranks, rank);
-    }
-}
-
-// Lets time pass, in which the ranks do not poll.
-void compute(Ranks& ranks, Nanoseconds time) {
-    ranks.compute(0, time);
-    ranks.compute(1, time);
-    rest(ranks, time + 1ms);
-}
-
-// Each retry of the dead path interrupts the connection over the other one.
-TEST(DeadPath, BesideAGoodOneIsTriedEverMoreRarely) {
-    const auto ranks = make(hosts(2, 2, 0));
-    ranks->world().set_connections(ranks->world().topology().hosts[1].ports[1], false);
-    std::vector<std::uint64_t> repairs;
-    for (int i = 0; i < 64; ++i) { // 16 minutes
-        carry(*ranks, 0, 1, 1'000'000);
-        compute(*ranks, 15s);
-        repairs.push_back(ranks->counters(0).repairs);
-    }
-    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), 1u);
-    EXPECT_GT(repairs[15], 2u) << "tried anew within four minutes";
-    EXPECT_LE(repairs[63] - repairs[15], 6u) << "in further twelve minutes";
-    ranks->world().set_connections(ranks->world().topology().hosts[1].ports[1], true);
-    for (int i = 0; i < 64; ++i) {
-        carry(*ranks, 0, 1, 1'000'000);
-        compute(*ranks, 15s);
-    }
-    EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), 2u);
     for (const std::size_t rank : {0u, 1u}) {
         expect_unbroken(*ranks, rank);
     }

@@ -151,10 +151,11 @@ bool ConnectionReactions::pair_anew(Peer& peer, const std::vector<std::uint8_t>&
     return true;
 }
 
-// The rests without a connection grow as those of a path whose queue pair has carried nothing, but
-// not beyond partition_timeout: operations may wait that need a connection.
+// The first rest is as long as a path's whose queue pair has carried nothing. They double, but not
+// beyond partition_timeout: operations may wait that need a connection.
 Nanoseconds ConnectionReactions::rest_after(std::uint32_t attempts) const {
-    return std::min(UnconnectedPaths::rest_after(attempts),
+    constexpr std::uint32_t kDoublings = 6;
+    return std::min(UnconnectedPaths::kForgiveAfter * (1 << std::min(attempts, kDoublings)),
                     std::max(UnconnectedPaths::kForgiveAfter, liveness_.patience()));
 }
 
@@ -227,10 +228,6 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     }
     const Nanoseconds rest = rest_after(without.times++);
     without.until = now + rest;
-    for (std::size_t i = 0; i < route.count; ++i) { // some may only now be about to fail
-        parts_->progress.timers().unconnected().spare(
-            peer, i, std::max(parts_->paths.vain(peer, i), kVain), now);
-    }
     if (!told) {
         message_(
             Severity::notice,
@@ -249,15 +246,15 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
 // Does without the path for a while, if there is another one: a retry interrupts the connection.
 void ConnectionReactions::on_path_unconnected(Peer& peer, std::size_t pair,
                                               const std::string& why) {
-    parts_->progress.timers().unconnected().add(peer, pair, 0, clock_.now());
+    parts_->progress.timers().unconnected().add(peer, pair, clock_.now());
     parts_->paths.report_suspect(peer, pair, why);
 }
 
 // Does without paths whose queue pairs carry nothing, as without those that are not connected.
 void ConnectionReactions::on_interrupted(Peer& peer) {
     for (std::size_t i = 0; i < peer.contact.route.count; ++i) {
-        if (const std::uint32_t vain = parts_->paths.vain(peer, i); vain >= kVain) {
-            parts_->progress.timers().unconnected().add(peer, i, vain, clock_.now());
+        if (parts_->paths.vain(peer, i) >= kVain) {
+            parts_->progress.timers().unconnected().add(peer, i, clock_.now());
         }
     }
     note(TraceKind::repair, peer, repair_id(peer));

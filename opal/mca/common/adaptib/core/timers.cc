@@ -69,7 +69,7 @@ void Timers::run() {
         history->sample(now);
     }
     if (now >= unconnected_.deadline()) [[unlikely]] {
-        unconnected_.forgive(parts_.peers, now,
+        unconnected_.forgive(parts_.peers,
                              [this](Peer& peer) { parts_.connections.repairs().improve(peer); });
     }
     if (silence_.due(control_posts(), parts_.protocol.transfers().work_outstanding())) {

@@ -204,8 +204,8 @@ bool Rendezvous::has_blocks(const Peer& peer) const {
                           transfer->cleared && !transfer->pushing);
     });
     receives_.for_each([&](const ReceiveTransfer* transfer) {
-        found = found ||
-                (&transfer->peer == &peer && transfer->mode == ReceiveTransfer::Mode::packed);
+        found =
+            found || (&transfer->peer == &peer && transfer->mode == ReceiveTransfer::Mode::packed);
     });
     return found;
 }
