@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // -------------------------------------------------------------------------------------------------
 // Layout. A change of any number here requires a new kWireVersion.
 
-static_assert(kWireVersion == 35);
+static_assert(kWireVersion == 36);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -51,13 +51,15 @@ static_assert(static_cast<int>(MessageType::atomic) == 23);
 static_assert(static_cast<int>(MessageType::atomic_done) == 24);
 static_assert(static_cast<int>(MessageType::cooperative_copy) == 25);
 static_assert(static_cast<int>(MessageType::allowance) == 26);
-static_assert(static_cast<int>(MessageType::slice) == 27);
-static_assert(static_cast<int>(MessageType::probe) == 28);
-static_assert(static_cast<int>(MessageType::probe_answer) == 29);
-static_assert(static_cast<int>(MessageType::probe_thanks) == 30);
-static_assert(static_cast<int>(MessageType::life_question) == 31);
-static_assert(static_cast<int>(MessageType::life_answer) == 32);
-static_assert(static_cast<int>(MessageType::count_) == 33);
+static_assert(static_cast<int>(MessageType::region_query) == 27);
+static_assert(static_cast<int>(MessageType::region_keys) == 28);
+static_assert(static_cast<int>(MessageType::slice) == 29);
+static_assert(static_cast<int>(MessageType::probe) == 30);
+static_assert(static_cast<int>(MessageType::probe_answer) == 31);
+static_assert(static_cast<int>(MessageType::probe_thanks) == 32);
+static_assert(static_cast<int>(MessageType::life_question) == 33);
+static_assert(static_cast<int>(MessageType::life_answer) == 34);
+static_assert(static_cast<int>(MessageType::count_) == 35);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -172,6 +174,16 @@ static_assert(offsetof(CooperativeCopyBody, their_key) == 28);
 static_assert(offsetof(CooperativeCopyBody, our_key) == 32);
 static_assert(offsetof(CooperativeCopyBody, opcode) == 36);
 
+static_assert(sizeof(RegionQueryBody) == 24);
+static_assert(offsetof(RegionQueryBody, id) == 0);
+static_assert(offsetof(RegionQueryBody, address) == 8);
+static_assert(offsetof(RegionQueryBody, bytes) == 16);
+
+static_assert(sizeof(RegionKeysBody) == 48);
+static_assert(offsetof(RegionKeysBody, id) == 0);
+static_assert(offsetof(RegionKeysBody, key_count) == 8);
+static_assert(offsetof(RegionKeysBody, keys) == 12);
+
 static_assert(sizeof(ConnectBody) == 312);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
@@ -225,6 +237,8 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::atomic_done, 24, false, true},
     {MessageType::cooperative_copy, 64, false, true},
     {MessageType::allowance, 0, false, true},
+    {MessageType::region_query, 24, false, true},
+    {MessageType::region_keys, 48, false, true},
     {MessageType::slice, 12, true, false},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
@@ -314,6 +328,15 @@ RendezvousBody direct_body() {
     body.kind = SourceKind::direct;
     body.key_count = 1;
     return body;
+}
+
+TEST(Wire, KeysOfMoreRailsThanThereAreAreRefused) {
+    RegionKeysBody body{};
+    EXPECT_TRUE(check_body(body));
+    body.key_count = kMaxRails;
+    EXPECT_TRUE(check_body(body));
+    body.key_count = kMaxRails + 1;
+    EXPECT_FALSE(check_body(body));
 }
 
 TEST(Wire, RendezvousBodiesWithinTheirRangesPass) {

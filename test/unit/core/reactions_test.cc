@@ -31,7 +31,8 @@ protected:
 TEST_F(ReactionsTest, NoticesReachTheUserBeforeThereAreParts) {
     ManualClock clock;
     BrokenConnections broken;
-    ConnectionReactions connections(clock, message());
+    const Liveness liveness;
+    ConnectionReactions connections(clock, liveness, message());
     PathReactions paths(message());
     ProtocolReactions protocol(broken, message(), nullptr);
     connections.on_notice("connection");

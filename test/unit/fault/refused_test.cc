@@ -79,6 +79,33 @@ TEST_P(Refused, EndsAloneWithAnError) {
     EXPECT_EQ(world_->core(0).protocol().one_sided().under_way(), 0u);
 }
 
+// The description is that of a neighbor window, or half of each: the target is asked.
+TEST_P(Refused, ADescriptionOfAnotherWindowWillDo) {
+    std::vector<std::uint64_t> memory(64, 5);
+    const Window mine(*world_, 1, memory.data(), 256);
+    const Window other(*world_, 1, memory.data() + 32, 256);
+    opal_common_adaptib_remote_t torn = other.remote;
+    torn.base = mine.remote.base;
+    for (const auto& remote : {other.remote, torn}) {
+        for (const auto kind : {OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET,
+                                OPAL_COMMON_ADAPTIB_FETCH_ADD, OPAL_COMMON_ADAPTIB_COMPARE_SWAP}) {
+            std::uint64_t local = 7;
+            auto what = operation(kind, &local, mine, 8, 8);
+            what.remote = &remote;
+            what.operand = 2;
+            TestRequest request;
+            ASSERT_TRUE(start(*world_, 0, 1, what, request).ok());
+            ASSERT_TRUE(world_->run({&request}));
+            EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        }
+        exchange(*world_, 100, 3);
+    }
+    EXPECT_EQ(memory[1], 9u) << "a put of 7, and 2 added";
+    EXPECT_EQ(memory[32 + 1], 5u) << "the neighbor's";
+    EXPECT_EQ(refusals_reported(), 0u);
+    EXPECT_EQ(world_->core(0).protocol().one_sided().under_way(), 0u);
+}
+
 TEST_P(Refused, WhatIsUnderWayBesideItArrives) {
     Random random(static_cast<std::uint64_t>(std::get<0>(GetParam())));
     for (int round = 0; round < 20; ++round) {

@@ -39,8 +39,8 @@ public:
     Completions completions;
 
 private:
-    void send_atomic_message(Peer& peer, MessageType type, const void* body,
-                             std::size_t size) override {
+    void send_one_sided_message(Peer& peer, MessageType type, const void* body,
+                                std::size_t size) override {
         const auto* bytes = static_cast<const std::byte*>(body);
         sent.push_back({type, {bytes, bytes + size}});
         on_send(peer);

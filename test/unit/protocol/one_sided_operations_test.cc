@@ -41,6 +41,8 @@ public:
 
     std::vector<std::string> failures;
     std::vector<MessageType> sent;
+    RegionQueryBody query{}; // the last ...
+    RegionKeysBody keys{};   // ... and the last answer
     int lost_peers_reported = 0;
     bool long_messages = false;
 
@@ -50,8 +52,13 @@ private:
     void on_control_lane(Peer&, std::uint32_t) override {}
     void report_peer_failure(Peer&) override { ++lost_peers_reported; }
     bool long_messages_under_way() const override { return long_messages; }
-    void send_atomic_message(Peer&, MessageType type, const void*, std::size_t) override {
+    void send_one_sided_message(Peer&, MessageType type, const void* body, std::size_t) override {
         sent.push_back(type);
+        if (type == MessageType::region_query) {
+            query = read_body<RegionQueryBody>(static_cast<const std::byte*>(body));
+        } else if (type == MessageType::region_keys) {
+            keys = read_body<RegionKeysBody>(static_cast<const std::byte*>(body));
+        }
     }
     std::span<std::byte> data_of_send(const Peer&, std::uint64_t) const override { return {}; }
     void on_failure(const std::string& text) override { failures.push_back(text); }
@@ -141,9 +148,10 @@ TEST_F(OneSidedTest, APutEndsWithItsTransfer) {
 TEST_F(OneSidedTest, AnInvalidOperationIsRefused) {
     put.remote.access = OPAL_COMMON_ADAPTIB_REMOTE_READ;
     EXPECT_EQ(start(), Status::error(Reason::bad_key));
-    put.remote.access = kAll;
+    put.remote.access = OPAL_COMMON_ADAPTIB_REMOTE_WRITE; // no window
     put.what.remote_address += target.size();
     EXPECT_EQ(start(), Status::error(Reason::bad_key));
+    put.remote.access = kAll;
     put.what.bytes = 0;
     EXPECT_TRUE(start().ok()) << "its end is that of the memory";
     EXPECT_TRUE(complete_now);
@@ -166,6 +174,7 @@ TEST_F(OneSidedTest, ALostPeerIsReported) {
 
 TEST_F(OneSidedTest, TheTargetMayRefuseTheOperation) {
     peer->session.repairable = true;
+    put.remote.access = OPAL_COMMON_ADAPTIB_REMOTE_WRITE; // no window
     ASSERT_TRUE(start().ok());
     OpenPeer::complete(used(), WorkStatus::remote_access_error);
     EXPECT_EQ(process.ended(), &request);
@@ -261,6 +270,112 @@ TEST_F(OneSidedTest, AnAtomicThatTheTargetExecutesIsAMessage) {
     process.operations.atomics().fail(*peer);
     EXPECT_EQ(process.ended(), &request);
     expect_none_under_way();
+}
+
+// The description is another window's of the target: osc/rdma may pass such a one on.
+class AskedTest : public OneSidedTest {
+protected:
+    static constexpr std::uint32_t kOwnKey = 77;
+
+    AskedTest() { put.remote.base += kLength; } // does not cover the operation
+    RegionKeysBody answer(std::uint32_t key_count) const {
+        RegionKeysBody body{};
+        body.id = process.query.id;
+        body.key_count = key_count;
+        body.keys[0] = body.keys[1] = kOwnKey;
+        return body;
+    }
+    void expect_refused() {
+        EXPECT_EQ(process.ended(), &request);
+        EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
+        EXPECT_EQ(process.failures.size(), 1u);
+        expect_none_under_way();
+        EXPECT_EQ(process.operations.asking(), 0u);
+    }
+};
+
+TEST_F(AskedTest, TheTargetsKeysCount) {
+    ASSERT_TRUE(start().ok());
+    EXPECT_FALSE(complete_now);
+    EXPECT_EQ(process.sent, std::vector<MessageType>{MessageType::region_query});
+    EXPECT_EQ(process.query.address, put.what.remote_address);
+    EXPECT_EQ(process.query.bytes, kLength);
+    EXPECT_EQ(posted(), 0u);
+    EXPECT_EQ(process.operations.under_way(), 1u) << "a flush waits for it";
+    std::size_t asked = 0;
+    process.operations.for_each_asked([&](const Peer& of) { asked += &of == peer.get() ? 1 : 0; });
+    EXPECT_EQ(asked, 1u);
+    process.operations.on_region_keys(*peer, answer(2));
+    ASSERT_EQ(posted(), 1u);
+    EXPECT_EQ(qp(used()).taken[0].remote_key, kOwnKey);
+    EXPECT_EQ(there.counters.keys_replaced, 2u);
+    process.operations.on_region_keys(*peer, answer(2));
+    EXPECT_EQ(there.counters.bad_packets, 1u) << "answered already";
+    execute();
+    EXPECT_EQ(process.ended(), &request);
+    EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    expect_none_under_way();
+}
+
+TEST_F(AskedTest, WithoutSuchAWindowTheOperationIsRefused) {
+    ASSERT_TRUE(start().ok());
+    process.operations.on_region_keys(*peer, answer(0));
+    EXPECT_EQ(posted(), 0u);
+    expect_refused();
+}
+
+TEST_F(AskedTest, ItEndsWithItsPeer) {
+    ASSERT_TRUE(start().ok());
+    peer->session.state = ConnectState::failed;
+    process.operations.fail_asking(*peer);
+    EXPECT_EQ(process.ended(), &request);
+    EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    expect_none_under_way();
+    process.operations.on_region_keys(*peer, answer(2));
+    EXPECT_EQ(there.counters.bad_packets, 1u);
+}
+
+TEST_F(AskedTest, NothingIsAskedDuringADisconnect) {
+    peer->session.disconnect_sent = true;
+    EXPECT_EQ(start(), Status::error(Reason::no_memory));
+    EXPECT_TRUE(process.sent.empty());
+    expect_none_under_way();
+}
+
+// Half of the description is a neighbor's: it covers the operation, and its keys are wrong.
+TEST_F(AskedTest, ARefusedOperationAsksOnce) {
+    put.remote.base -= kLength;
+    ASSERT_TRUE(start().ok());
+    ASSERT_EQ(posted(), 1u);
+    OpenPeer::complete(used(), WorkStatus::remote_access_error);
+    EXPECT_EQ(process.ended(), nullptr);
+    EXPECT_TRUE(process.failures.empty());
+    EXPECT_EQ(process.sent, std::vector<MessageType>{MessageType::region_query});
+    process.operations.on_region_keys(*peer, answer(2));
+    ASSERT_EQ(posted(), 1u);
+    EXPECT_EQ(qp(used()).taken[0].remote_key, kOwnKey);
+    OpenPeer::complete(used(), WorkStatus::remote_access_error);
+    EXPECT_EQ(process.sent.size(), 1u);
+    expect_refused();
+}
+
+TEST_F(AskedTest, TheTargetAnswersWithTheKeysOfTheWindow) {
+    OpenWindow window;
+    ASSERT_TRUE(process.memory
+                    .open_window(window, target.data(), target.size(),
+                                 kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic)
+                    .ok());
+    const auto base = reinterpret_cast<std::uintptr_t>(target.data());
+    for (const Bytes bytes : {Bytes{1}, target.size(), target.size() + 1}) {
+        process.operations.on_region_query(*peer, {5, base, bytes});
+        EXPECT_EQ(process.keys.id, 5u);
+        EXPECT_EQ(process.keys.key_count, bytes <= target.size() ? 2u : 0u);
+    }
+    process.operations.on_region_query(*peer, {5, base, 8});
+    EXPECT_EQ(process.keys.keys[1], window.memory().remote_key(1));
+    window.reset();
+    process.operations.on_region_query(*peer, {5, base, 8});
+    EXPECT_EQ(process.keys.key_count, 0u);
 }
 
 TEST_F(OneSidedTest, AdvertisesWhoExecutesAtomics) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <vector>
 
+#include "unit/sim/open_memory.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -138,6 +140,120 @@ TEST_P(DeadConnections, MessagesGoAsDatagrams) {
     carry(*ranks, 1, 0, 100'000);
     EXPECT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
     EXPECT_EQ(ranks->peer(0, 1)->lanes.live_subchannels(), ports);
+}
+
+// Data that is not contiguous, of the same bytes each way.
+struct Strided {
+    std::vector<std::byte> memory = std::vector<std::byte>(20'000'000, std::byte{5});
+    Data data() { return {nullptr, memory.size(), pack, unpack, this}; }
+    static int pack(void* context, std::size_t offset, void* to, std::size_t* length) {
+        std::copy_n(static_cast<Strided*>(context)->memory.data() + offset, *length,
+                    static_cast<std::byte*>(to));
+        return 0;
+    }
+    static int unpack(void* context, std::size_t offset, const void* from, std::size_t* length) {
+        std::copy_n(static_cast<const std::byte*>(from), *length,
+                    static_cast<Strided*>(context)->memory.data() + offset);
+        return 0;
+    }
+};
+
+constexpr int kPatience = 60; // s
+// The rests of 30 and 60 s, after which kPatience is over, and the attempts between them.
+constexpr Nanoseconds kAtMost = 120s;
+
+RanksOptions patient_hosts(std::uint32_t ports, bool dc) {
+    RanksOptions options = hosts(2, ports, 0);
+    options.world.machine.offers.dc = dc;
+    options.parameters.partition_timeout = kPatience;
+    return options;
+}
+
+void expect_given_up(const test::TestRequest& request) {
+    EXPECT_TRUE(request.done);
+    EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+}
+
+// One side at least finds the reason; the other one may learn from it that it is given up.
+void expect_reason(Ranks& ranks) {
+    EXPECT_GE(count(ranks.messages(0), "have carried nothing for more than") +
+                  count(ranks.messages(1), "have carried nothing for more than"),
+              1u)
+        << all(ranks.messages(0)) << all(ranks.messages(1));
+}
+
+TEST_P(DeadConnections, APutEndsWithTheReason) {
+    const auto [ports, dc] = GetParam();
+    const auto ranks = make(patient_hosts(ports, dc));
+    OpenMemory memory(*ranks, 100'000);
+    ranks->world().set_connections(false);
+    std::vector<std::byte> sent(1000);
+    test::TestRequest put;
+    memory.start(0, 1, OPAL_COMMON_ADAPTIB_PUT, sent, put);
+    rest(*ranks, std::chrono::seconds{kPatience});
+    EXPECT_FALSE(put.done);
+    ranks->run_until([&] { return put.done; }, kAtMost);
+    expect_given_up(put);
+    expect_reason(*ranks);
+}
+
+TEST_P(DeadConnections, AMessageThatIsNotContiguousAndHasBegunEndsWithTheReason) {
+    const auto [ports, dc] = GetParam();
+    if (ports > 1) {
+        GTEST_SKIP() << "the receiver may wait on (docs/known-issues.md)";
+    }
+    const auto ranks = make(patient_hosts(ports, dc));
+    carry(*ranks, 0, 1, 1000);
+    rest(*ranks, 1s);
+    Strided from;
+    Strided to;
+    test::TestRequest send;
+    test::TestRequest receive;
+    bool complete = false;
+    const Envelope envelope{0, 1, 3};
+    ASSERT_TRUE(ranks->core(0)
+                    .protocol()
+                    .receives()
+                    .receive(envelope, to.data(), receive.user, complete, nullptr)
+                    .ok());
+    ASSERT_TRUE(ranks->core(1)
+                    .protocol()
+                    .sends()
+                    .send(ranks->peer(1, 0), envelope, from.data(), false, OpKind::non_blocking,
+                          send.user, complete)
+                    .ok());
+    ranks->wake(0);
+    ranks->wake(1);
+    const auto has_begun = [&] {
+        return ranks->core(1).protocol().waits_for_connection(*ranks->peer(1, 0));
+    };
+    ASSERT_TRUE(ranks->run_until(has_begun, 1s));
+    rest(*ranks, 100us);
+    ASSERT_FALSE(receive.done);
+    ranks->world().set_connections(false);
+    ranks->run_until([&] { return send.done && receive.done; }, 2 * kAtMost);
+    rest(*ranks, 1s); // one side may have learnt last
+    SCOPED_TRACE(all(ranks->messages(0)) + all(ranks->messages(1)));
+    rest(*ranks, 1s);
+    expect_given_up(receive);
+    expect_given_up(send);
+    expect_reason(*ranks);
+}
+
+// Messages alone do not need connections, however long there are none.
+TEST_P(DeadConnections, MessagesAreNotGivenUp) {
+    const auto [ports, dc] = GetParam();
+    const auto ranks = make(patient_hosts(ports, dc));
+    ranks->world().set_connections(false);
+    for (int i = 0; i < 10; ++i) {
+        const Messages messages = messages_of_all_sizes(*ranks);
+        ranks->run_until([&] { return all_done(messages); }, 60s);
+        expect_arrived(messages);
+        rest(*ranks, 30s);
+    }
+    for (const std::size_t rank : {0u, 1u}) {
+        expect_unbroken(*ranks, rank);
+    }
 }
 
 } // namespace

@@ -76,8 +76,8 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
     opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
     const opal_common_adaptib_one_sided_t *operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Starts the operation. The peer may be this process. The description in `remote` may be that of
- * another region of the target: within a host the core looks up the region that contains the
- * address, and checks the rights that the description names.
+ * another region of the target: the core looks up the region that contains the address (over
+ * devices it asks the target, for windows only), and checks the rights that the description names.
  * @retval BAD_PARAM  in no such region, without the right, or an atomic that is not 8 aligned
  *                    bytes; a request ends with it if the target refuses the operation later
  * @retval SUCCESS, COMPLETE, NO_MEMORY, UNREACHABLE  as send

@@ -20,6 +20,8 @@ Bytes body_bytes(MessageType type) {
     case MessageType::operate: return sizeof(OperateBody);
     case MessageType::atomic: return sizeof(AtomicBody);
     case MessageType::atomic_done: return sizeof(AtomicDoneBody);
+    case MessageType::region_query: return sizeof(RegionQueryBody);
+    case MessageType::region_keys: return sizeof(RegionKeysBody);
     case MessageType::cooperative_copy: return sizeof(CooperativeCopyBody);
     case MessageType::probe:
     case MessageType::probe_answer:
@@ -123,6 +125,8 @@ bool check_body(const LifeBody& body) {
     return body.sequence != 0 && body.size <= body.bytes.size() && body.path < kMaxSubchannels;
 }
 
+bool check_body(const RegionKeysBody& body) { return body.key_count <= kMaxRails; }
+
 bool check_message(const MessageHeader& header, const std::byte* body, Bytes available) {
     if (!check_header(header, available)) {
         return false;
@@ -134,6 +138,7 @@ bool check_message(const MessageHeader& header, const std::byte* body, Bytes ava
     }
     case MessageType::clear_to_send: return check_body(read_body<ClearBody>(body));
     case MessageType::block: return check_body(read_body<BlockBody>(body));
+    case MessageType::region_keys: return check_body(read_body<RegionKeysBody>(body));
     case MessageType::slice:
         return check_body(read_body<SliceBody>(body), header.length - sizeof(SliceBody));
     case MessageType::connect_request:

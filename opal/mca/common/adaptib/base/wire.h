@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 35;
+constexpr std::uint16_t kWireVersion = 36;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
@@ -63,6 +63,8 @@ enum class MessageType : std::uint8_t {
     atomic_done,      // AtomicDoneBody
     cooperative_copy, // CooperativeCopyBody: the receiver takes part in the copy (cooperative copy)
     allowance,        // no body; flags: Allowance, which messages to be matched the sender takes
+    region_query,     // RegionQueryBody: which keys does this memory of the receiver have?
+    region_keys,      // RegionKeysBody, the answer
     slice,            // SliceBody, payload: a part of a message that is too long for a datagram
     probe,            // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,     // ProbeBody; likewise, back over the same path: the probe's direction works
@@ -261,6 +263,20 @@ struct AtomicDoneBody {
     std::uint32_t pad;
 };
 
+// An initiator looks for the window of a put, get or atomic (protocol/region_keys.h).
+struct RegionQueryBody {
+    std::uint64_t id; // the initiator's; the answer repeats it
+    std::uint64_t address;
+    std::uint64_t bytes;
+};
+
+struct RegionKeysBody {
+    std::uint64_t id;
+    std::uint32_t key_count; // 0: no window contains the memory
+    std::uint32_t keys[kMaxRails];
+    std::uint32_t pad;
+};
+
 // Flags of connect_request. Without the first it is one of the connections made at job start.
 constexpr std::uint8_t kConnectNeeded = 1;   // there is traffic for it
 constexpr std::uint8_t kConnectAwaited = 2;  // a large message or a one-sided operation waits
@@ -384,6 +400,7 @@ inline ConnectBody read_connect(const MessageHeader& header, const std::byte* fr
 bool check_body(const RendezvousBody& body);
 bool check_body(const ClearBody& body);
 bool check_body(const BlockBody& body);
+bool check_body(const RegionKeysBody& body);
 bool check_body(const ConnectBody& body);
 bool check_body(const SliceBody& body, Bytes payload);
 bool check_body(const ProbeBody& body);

@@ -40,6 +40,7 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
     note(TraceKind::connect_end, peer, peer.contact.name);
     note(TraceKind::unconnected, peer);
     parts_->protocol.on_unconnected(peer);
+    give_up_if_in_vain(peer);
 }
 
 // Adds the error text of the first rail that has one.
@@ -150,35 +151,77 @@ bool ConnectionReactions::pair_anew(Peer& peer, const std::vector<std::uint8_t>&
     return true;
 }
 
-// The first rest is as long as a path's whose queue pair has carried nothing; each further one is
-// twice as long, unless connections have worked for longer than the last one.
-bool ConnectionReactions::goes_without(Peer& peer, bool told) {
+// The first rest is as long as a path's whose queue pair has carried nothing. They double, but not
+// beyond partition_timeout: operations may wait that need a connection.
+Nanoseconds ConnectionReactions::rest_after(std::uint32_t attempts) const {
     constexpr std::uint32_t kDoublings = 6;
+    return std::min(UnconnectedPaths::kForgiveAfter * (1 << std::min(attempts, kDoublings)),
+                    std::max(UnconnectedPaths::kForgiveAfter, liveness_.patience()));
+}
+
+// Returns the sum of the rests that are over, each of which an attempt in vain has followed.
+Nanoseconds ConnectionReactions::rested(const Peer& peer) const {
+    Nanoseconds sum{0};
+    for (std::uint32_t i = 0; i + 1 < peer.connection.without.times; ++i) {
+        sum += rest_after(i);
+    }
+    return sum;
+}
+
+// Puts, gets and blocks of messages that are not contiguous need a connection: what still waits for
+// one has no other way. A peer that was not to be connected for partition_timeout is given up then.
+void ConnectionReactions::give_up_if_in_vain(Peer& peer) {
+    if (clock_.now() >= peer.connection.without.until ||
+        !parts_->protocol.waits_for_connection(peer)) {
+        return;
+    }
+    const Nanoseconds lasted = rested(peer);
+    if (lasted < liveness_.patience()) {
+        return;
+    }
+    parts_->protocol.failures().fail(
+        peer, "datagrams to it pass, but its queue pairs have carried nothing for more than " +
+                  whole_seconds_text(lasted) + " (" + parts_->paths.path_text(peer, 0) + ": " +
+                  peer.health.paths->records[0].last_error +
+                  "), and a put, a get or a message that is not contiguous needs them; check the "
+                  "MTU of links and switches, partition, service level and traffic class, and "
+                  "filters between these ports; opal_common_adaptib_partition_timeout sets how "
+                  "long adaptib waits");
+    parts_->protocol.failures().report(peer);
+}
+
+// Each rest is twice as long as the last one, unless connections have worked for longer than that.
+bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     constexpr Nanoseconds kCommonBy{1'000'000'000}; // since a repair began
     const Nanoseconds now = clock_.now();
     if (now < peer.connection.without.until) {
         return true;
     }
-    // The two sides may do without different paths, and so have none in common.
-    if (peer.interruption.repair.active && now - peer.interruption.repair.began > kCommonBy) {
+    const PeerRoute& route = peer.contact.route;
+    // The two sides may do without different paths, and so have none in common: a repair has asked
+    // in vain.
+    const Repair& repair = peer.interruption.repair;
+    const bool none_in_common =
+        repair.active && repair.ask_at.count() > 0 && now - repair.began > kCommonBy;
+    bool again = false; // that was so before
+    for (std::size_t i = 0; i < route.count; ++i) {
+        again = again || parts_->paths.vain(peer, i) >= 2 * kVain;
+    }
+    if (none_in_common && !again) {
         UnconnectedPaths::forget(peer);
     }
-    const PeerRoute& route = peer.contact.route;
     bool passes = false; // what datagrams are
     bool dead = false;
     bool good = false;
     for (std::size_t i = 0; i < route.total; ++i) {
         passes = passes || (parts_->paths.state(peer, i) == PathState::up &&
                             (i < route.count || DatagramPaths::heard_over(peer, i)));
-        good = good || (i < route.count && is_good(peer, i));
+        good = good || (i < route.count && is_good(peer, i) && !(none_in_common && again));
         dead = dead || (i < route.count && parts_->paths.vain(peer, i) >= kVain);
     }
     if (!told && (good || !dead || !passes)) {
         return false;
     }
-    const auto rest_after = [&](std::uint32_t times) {
-        return UnconnectedPaths::kForgiveAfter * (1 << std::min(times, kDoublings));
-    };
     WithoutConnection& without = peer.connection.without;
     if (now - without.until > rest_after(without.times)) {
         without.times = 0;

@@ -23,6 +23,7 @@
 #include "core/severity.h"
 #include "core/startup.h"
 #include "protocol/protocol.h"
+#include "recovery/liveness.h"
 #include "recovery/path_repository.h"
 #include "stats/counters.h"
 #include "stats/run_history.h"
@@ -44,8 +45,8 @@ public:
         ProgressEngine& progress;
         const Counters& counters;
     };
-    ConnectionReactions(const Clock& clock, MessageFunction message)
-        : clock_(clock), message_(std::move(message)) {}
+    ConnectionReactions(const Clock& clock, const Liveness& liveness, MessageFunction message)
+        : clock_(clock), liveness_(liveness), message_(std::move(message)) {}
 
     // REQUIRES: before the first event, but for notices.
     void begin(const Parts& parts) { parts_.emplace(parts); }
@@ -90,8 +91,12 @@ private:
     void note_standby(Peer& peer) const;
     bool is_good(const Peer& peer, std::size_t pair) const;
     bool pair_anew(Peer& peer, const std::vector<std::uint8_t>& order);
+    Nanoseconds rest_after(std::uint32_t attempts) const;
+    Nanoseconds rested(const Peer& peer) const;
+    void give_up_if_in_vain(Peer& peer);
 
     const Clock& clock_;
+    const Liveness& liveness_;
     MessageFunction message_;
     std::optional<Parts> parts_;
     Nanoseconds repair_reported_{0};

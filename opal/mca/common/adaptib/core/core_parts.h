@@ -40,8 +40,8 @@ namespace adaptib {
 
 struct CoreParts {
     explicit CoreParts(const CoreEnvironment& of)
-        : environment(of), connection_reactions(*of.clock, of.message), path_reactions(of.message),
-          protocol_reactions(broken, of.message, of.is_news) {}
+        : environment(of), connection_reactions(*of.clock, liveness, of.message),
+          path_reactions(of.message), protocol_reactions(broken, of.message, of.is_news) {}
 
     CoreEnvironment environment;
     Liveness liveness;

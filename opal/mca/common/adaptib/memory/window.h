@@ -4,7 +4,8 @@
 // Purpose: before this process carries out an atomic for a peer (protocol/emulated_atomics.h), it
 // checks that the word lies in a window that still exists. The name in the request says which
 // window, but it may be another window's (protocol/region_keys.h says why), so it only says where
-// to look first.
+// to look first. A peer that has the description of another window asks for the keys of the one
+// that contains its operation's memory.
 // Ownership: a window belongs to its user, who resets it before the table is destroyed.
 // Threads: one at a time.
 // May touch: base/, memory/registration.h.
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <unordered_map>
-#include <utility>
 
 #include "base/invariant.h"
 #include "memory/registration.h"
@@ -35,7 +35,13 @@ public:
 private:
     friend class WindowTable;
 
+    bool contains(std::uint64_t address, Bytes length) const {
+        return is_within(address, length, base_, length_);
+    }
+
     Registration memory_;
+    std::uint64_t base_ = 0;
+    Bytes length_ = 0;
     WindowTable* table_ = nullptr;
 };
 
@@ -49,12 +55,13 @@ public:
         if (!status.ok()) {
             return status;
         }
-        const Range range{reinterpret_cast<std::uintptr_t>(address), length};
         // A name in use means equal keys of two rails, of which one has failed.
-        if (!ranges_.emplace(key_of(out), range).second) {
+        if (!windows_.emplace(key_of(out), &out).second) {
             out.memory_.reset();
             return Status::error(Reason::no_memory);
         }
+        out.base_ = reinterpret_cast<std::uintptr_t>(address);
+        out.length_ = length;
         out.table_ = this;
         return kOk;
     }
@@ -73,21 +80,22 @@ public:
         if (address % sizeof(std::uint64_t) != 0) {
             return false;
         }
-        const auto named = ranges_.find(name);
-        return (named != ranges_.end() && covers_word(named->second, address)) ||
-               std::any_of(ranges_.begin(), ranges_.end(), [address](const auto& each) {
-                   return covers_word(each.second, address);
-               });
+        const auto named = windows_.find(name);
+        return (named != windows_.end() &&
+                named->second->contains(address, sizeof(std::uint64_t))) ||
+               find(address, sizeof(std::uint64_t)) != nullptr;
+    }
+
+    // Returns a window that contains the memory; null: there is none.
+    const OpenWindow* find(std::uint64_t address, Bytes length) const {
+        const auto found = std::find_if(windows_.begin(), windows_.end(), [&](const auto& each) {
+            return each.second->contains(address, length);
+        });
+        return found == windows_.end() ? nullptr : found->second;
     }
 
 private:
     friend class OpenWindow;
-    using Range = std::pair<std::uint64_t, Bytes>; // address and length
-
-    static bool covers_word(const Range& range, std::uint64_t address) {
-        const auto& [base, length] = range;
-        return is_within(address, sizeof(std::uint64_t), base, length);
-    }
 
     static std::uint32_t key_of(const OpenWindow& window) {
         std::uint32_t keys[kMaxRails];
@@ -95,11 +103,11 @@ private:
         return name_of(keys, window.memory_.key_count());
     }
     void close(const OpenWindow& window) {
-        const std::size_t closed = ranges_.erase(key_of(window));
+        const std::size_t closed = windows_.erase(key_of(window));
         ADAPTIB_INVARIANT(closed == 1, "a window is listed until it is closed", closed);
     }
 
-    std::unordered_map<std::uint32_t, Range> ranges_;
+    std::unordered_map<std::uint32_t, const OpenWindow*> windows_;
 };
 
 inline void OpenWindow::reset() {

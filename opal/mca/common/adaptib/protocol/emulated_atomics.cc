@@ -89,7 +89,7 @@ void EmulatedAtomics::send(EmulatedAtomic& atomic) {
     atomic.queued = false;
     count_rma(counters_, peer, static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
     ++counters_.operations_assisted;
-    listener_.send_atomic_message(peer, MessageType::atomic, &body, sizeof body);
+    listener_.send_one_sided_message(peer, MessageType::atomic, &body, sizeof body);
 }
 
 void EmulatedAtomics::send_queued(const Peer& peer) {
@@ -169,7 +169,7 @@ void EmulatedAtomics::on_atomic(Peer& peer, const AtomicBody& body) {
     } else {
         ++counters_.bad_packets;
     }
-    listener_.send_atomic_message(peer, MessageType::atomic_done, &done, sizeof done);
+    listener_.send_one_sided_message(peer, MessageType::atomic_done, &done, sizeof done);
 }
 
 } // namespace adaptib

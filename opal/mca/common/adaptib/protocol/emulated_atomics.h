@@ -37,8 +37,8 @@ namespace adaptib {
 class EmulatedAtomicsListener {
 public:
     // Sends the peer a message. May fail the peer, and end its atomics with it.
-    virtual void send_atomic_message(Peer& peer, MessageType type, const void* body,
-                                     std::size_t size) = 0;
+    virtual void send_one_sided_message(Peer& peer, MessageType type, const void* body,
+                                        std::size_t size) = 0;
 
 protected:
     ~EmulatedAtomicsListener() = default;

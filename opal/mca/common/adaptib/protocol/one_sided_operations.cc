@@ -3,6 +3,7 @@
 #include "protocol/one_sided_operations.h"
 
 #include <cstring>
+#include <vector>
 
 namespace adaptib {
 
@@ -93,9 +94,14 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory
         return atomics_.start(peer, operation, opcode_of(operation.operation), user, complete_now);
     }
+    const bool may_ask = peer.contact.name != options_.self && region_keys_.may_ask(peer, remote);
     status = region_keys_.find(peer, operation, remote);
-    if (!status.ok()) {
+    const bool asks = !status.ok() && may_ask;
+    if (!status.ok() && !asks) {
         return status;
+    }
+    if (asks && peer.session.disconnect_sent) {
+        return Status::error(Reason::no_memory);
     }
     OneSidedOperation* started = pool_.create<OneSidedOperation>(*this, transfers_, peer);
     if (started == nullptr) {
@@ -107,6 +113,9 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
         region = local_memory(*started, operation);
         if (region == nullptr) {
             pool_.destroy(started);
+            if (asks) {
+                return status;
+            }
             return copied_.start(peer, operation, opcode_of(operation.operation), user,
                                  complete_now);
         }
@@ -119,9 +128,14 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     ++peer.transfers.rma_operations;
     rma.describe(operation, opcode_of(operation.operation));
     rma.keys_found = peer.session.state == ConnectState::open;
+    rma.keys_asked = !may_ask;
     rma.registration = region;
     completions_.begin(user);
-    transfers_.start_operation(*started);
+    if (asks) [[unlikely]] {
+        ask(*started);
+    } else {
+        transfers_.start_operation(*started);
+    }
     complete_now = completions_.end();
     return kOk;
 }
@@ -205,9 +219,17 @@ bool OneSidedOperations::try_rma(Peer& peer, const opal_common_adaptib_one_sided
 void OneSidedOperation::on_rma_done() { operations.on_done(*this); }
 
 void OneSidedOperations::on_done(OneSidedOperation& operation) {
+    const TransferPlan& rma = operation.rma;
+    if (rma.failed && rma.failure == TransferFailure::refusal && !rma.keys_asked) [[unlikely]] {
+        if (operation.peer.session.state != ConnectState::failed) {
+            ask(operation);
+            return;
+        }
+        region_keys_.report_refused(operation.peer, rma.opcode, rma.length);
+    }
     UserRequest& user = *operation.user;
-    const int status = operation.rma.status();
-    const Bytes bytes = operation.rma.length;
+    const int status = rma.status();
+    const Bytes bytes = rma.length;
     if (operation.bounce.data != nullptr) [[unlikely]] {
         end_bounce(operation);
     }
@@ -218,6 +240,84 @@ void OneSidedOperations::on_done(OneSidedOperation& operation) {
     flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);
     completions_.complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);
+}
+
+// -------------------------------------------------------------------------------------------------
+// Operations whose description is not that of their memory
+
+// Asks the target for the keys of the operation's memory. If the peer fails, the operation is gone
+// afterwards. REQUIRES: nothing of it is posted.
+void OneSidedOperations::ask(OneSidedOperation& operation) {
+    operation.rma.begin_again();
+    operation.rma.failed = false;
+    operation.rma.failure = TransferFailure::path;
+    operation.rma.keys_asked = true;
+    operation.asks = true;
+    ++asking_;
+    const RegionQueryBody body{operation.id, operation.rma.remote, operation.rma.length};
+    listener_.send_one_sided_message(operation.peer, MessageType::region_query, &body, sizeof body);
+}
+
+void OneSidedOperations::end_asking(OneSidedOperation& operation) {
+    operation.asks = false;
+    --asking_;
+}
+
+void OneSidedOperations::on_region_query(Peer& peer, const RegionQueryBody& body) {
+    RegionKeysBody answer{};
+    answer.id = body.id;
+    if (const OpenWindow* const window = memory_.windows().find(body.address, body.bytes)) {
+        window->memory().copy_remote_keys(answer.keys);
+        answer.key_count = window->memory().key_count();
+    }
+    listener_.send_one_sided_message(peer, MessageType::region_keys, &answer, sizeof answer);
+}
+
+void OneSidedOperations::on_region_keys(Peer& peer, const RegionKeysBody& body) {
+    OneSidedOperation* const operation = operations_.find(body.id);
+    if (operation == nullptr || &operation->peer != &peer || !operation->asks) {
+        ++counters_.bad_packets;
+        return;
+    }
+    end_asking(*operation);
+    TransferPlan& rma = operation->rma;
+    if (body.key_count == 0) {
+        region_keys_.refuse(peer, rma);
+        on_done(*operation);
+        return;
+    }
+    for (std::uint32_t i = 0; i < body.key_count; ++i) {
+        counters_.keys_replaced += rma.remote_keys[i] != body.keys[i] ? 1 : 0;
+        rma.remote_keys[i] = body.keys[i];
+    }
+    rma.remote_key_count = body.key_count;
+    transfers_.start_operation(*operation);
+}
+
+void OneSidedOperations::fail_asking(const Peer& peer) {
+    std::vector<OneSidedOperation*> lost;
+    if (asking_ > 0) {
+        operations_.for_each([&](OneSidedOperation* operation) {
+            if (&operation->peer == &peer && operation->asks) {
+                lost.push_back(operation);
+            }
+        });
+    }
+    for (OneSidedOperation* operation : lost) {
+        end_asking(*operation);
+        operation->rma.failed = true;
+        on_done(*operation);
+    }
+}
+
+void OneSidedOperations::for_each_asked(const std::function<void(const Peer&)>& f) const {
+    if (asking_ > 0) {
+        operations_.for_each([&](const OneSidedOperation* operation) {
+            if (operation->asks) {
+                f(operation->peer);
+            }
+        });
+    }
 }
 
 } // namespace adaptib

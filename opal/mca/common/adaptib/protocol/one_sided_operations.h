@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "base/biased_lock.h"
@@ -98,7 +99,8 @@ public:
     }
     // If `region` is null, `local` is registered for the operation, or copied through staging
     // memory if it cannot be registered. Sets `complete` to true if the request ended within the
-    // call. The request ends with BAD_PARAM if the target refuses the operation later.
+    // call. The request ends with BAD_PARAM if the target refuses the operation later. Returns
+    // no_memory also if the target has to be asked for keys and a disconnect is under way.
     // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
     // through), unreachable.
     Status start(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
@@ -151,6 +153,15 @@ public:
     const EmulatedAtomics& atomics() const { return atomics_; }
     // Destroys the peer's shelved records at the end, so that no registration is left in use.
     void forget(Peer& peer);
+    // The target: answers which keys the window of that memory has.
+    void on_region_query(Peer& peer, const RegionQueryBody& body);
+    // The initiator: the operation that asked goes on, or ends as refused.
+    void on_region_keys(Peer& peer, const RegionKeysBody& body);
+    // Ends the operations that wait for an answer of a peer that is lost.
+    void fail_asking(const Peer& peer);
+    std::size_t asking() const { return asking_; }
+    // Calls f for the peer of each operation that waits for an answer.
+    void for_each_asked(const std::function<void(const Peer&)>& f) const;
 
     // --- Calls of an operation under way ---------------------------------------------------------
     void on_done(OneSidedOperation& operation);
@@ -170,6 +181,8 @@ private:
     const Registration* small_memory(OneSidedOperation& started,
                                      const opal_common_adaptib_one_sided_t& operation);
     void end_bounce(OneSidedOperation& operation);
+    void ask(OneSidedOperation& operation);
+    void end_asking(OneSidedOperation& operation);
 
     const Options options_;
     ExposedMemory& memory_;
@@ -185,6 +198,7 @@ private:
     EmulatedAtomics atomics_;
     CopiedOperations copied_;
     IdTable<OneSidedOperation> operations_;
+    std::size_t asking_ = 0; // of these, those that wait for an answer
 };
 
 } // namespace adaptib

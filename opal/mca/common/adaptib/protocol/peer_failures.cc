@@ -30,6 +30,7 @@ void PeerFailures::fail(Peer& peer, const std::string& what) {
     parts_.connections.break_off(peer);
     parts_.sends.fail(peer);
     parts_.one_sided.atomics().fail(peer);
+    parts_.one_sided.fail_asking(peer);
     parts_.transfers.fail_waiting(peer);
     parts_.rendezvous.fail(peer);
     parts_.receives.fail(peer);
@@ -65,6 +66,7 @@ void PeerFailures::for_each_awaited(const std::function<void(const Peer&)>& f) c
     parts_.rendezvous.for_each_peer(f);
     parts_.sends.for_each_waiting_ack(f);
     parts_.one_sided.atomics().for_each_peer(f);
+    parts_.one_sided.for_each_asked(f);
 }
 
 bool PeerFailures::is_awaited(const Peer& peer) const {

@@ -73,7 +73,8 @@ public:
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
         return parts_.receives.posted() + parts_.rendezvous.sends() + parts_.rendezvous.receives() +
-               parts_.sends.waiting_acks() + parts_.one_sided.atomics().under_way();
+               parts_.sends.waiting_acks() + parts_.one_sided.atomics().under_way() +
+               parts_.one_sided.asking();
     }
 
 private:

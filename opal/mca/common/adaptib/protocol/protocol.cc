@@ -75,8 +75,8 @@ std::size_t Protocol::retry() {
     return ended;
 }
 
-void Protocol::send_atomic_message(Peer& peer, MessageType type, const void* body,
-                                   std::size_t size) {
+void Protocol::send_one_sided_message(Peer& peer, MessageType type, const void* body,
+                                      std::size_t size) {
     flow_.send_control(peer, type, body, size);
     sends_.note_sent(peer);
 }

@@ -165,6 +165,10 @@ public:
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
     void on_torn_down(Peer& peer);
+    // Returns true if something waits that cannot do without a connection.
+    bool waits_for_connection(const Peer& peer) const {
+        return peer.transfers.link.linked() || rendezvous_.has_blocks(peer);
+    }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
     std::size_t retry();
@@ -200,8 +204,8 @@ private:
 
     // of one_sided_operations.h
     void on_failure(const std::string& text) override { listener_.on_failure(text); }
-    void send_atomic_message(Peer& peer, MessageType type, const void* body,
-                             std::size_t size) override;
+    void send_one_sided_message(Peer& peer, MessageType type, const void* body,
+                                std::size_t size) override;
     bool long_messages_under_way() const override {
         return rendezvous_.sends() + rendezvous_.receives() > 0;
     }

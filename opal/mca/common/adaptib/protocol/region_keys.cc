@@ -70,7 +70,9 @@ bool RegionKeys::find(Peer& peer, TransferPlan& rma) {
 void RegionKeys::refuse(Peer& peer, TransferPlan& rma) {
     rma.failed = true;
     rma.failure = TransferFailure::refusal;
-    report_refused(peer, rma.opcode, rma.length);
+    if (rma.keys_asked) {
+        report_refused(peer, rma.opcode, rma.length);
+    }
 }
 
 void RegionKeys::report_refused(Peer& peer, Opcode opcode, Bytes bytes) {

@@ -13,13 +13,16 @@
 // of regions (Capability::sees_regions), a key that does not cover the operation is replaced by the
 // key of a live region that does, and that gives all rights that the description names: memory
 // registered for transfers does not stand in for a window's. An operation that no region covers
-// ends with an error. On other rails the description has to cover the operation; the list is then a
-// private copy, which one thread at a time uses.
+// ends with an error. On other rails (of devices, which carry data within a host, too, if `fabric`
+// says so, or for atomics) a description that does not cover the operation is replaced by the
+// target's answer: the initiator asks it once which keys the window of that memory has
+// (OneSidedOperations::ask). Other descriptions than windows', such as of messages, have to cover.
 //
-// An operation may pass this check and be refused all the same (the memory was deregistered
-// meanwhile), which fails a queue pair. Only that operation ends with an error; the connection is
-// repaired as after a failed path (PathReactions::on_path_failed). With fault_tolerance off, the
-// peer fails.
+// An operation may pass this check and be refused all the same (the description is half of a
+// neighbor's, or the memory was deregistered meanwhile), which fails a queue pair. The initiator
+// then asks the target, too. If that has no such window, only that operation ends with an error;
+// the connection is repaired as after a failed path (PathReactions::on_path_failed). With
+// fault_tolerance off, the peer fails.
 // Ownership: refers to the rails, the counters and the listener.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, peer/, stats/, transfer.h, common_adaptib.h.
@@ -69,12 +72,18 @@ public:
         return covers(*operation.remote, operation) && is_sound(*operation.remote, right);
     }
 
+    // Returns true if the target can be asked for the keys, since the initiator cannot look them up,
+    // and the description is a window's.
+    bool may_ask(const Peer& peer, const opal_common_adaptib_remote_t& remote) const {
+        return (remote.access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && !sees_regions(peer);
+    }
     // Finds the keys for an operation that begins, in `remote`. Errors: bad_key.
     Status find(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                 opal_common_adaptib_remote_t& remote);
     // Finds the keys for an operation that waited for a connection. Returns false if it is refused.
     bool find(Peer& peer, TransferPlan& rma);
-    // The target has no such memory, or denies access: marks the operation, and reports it.
+    // The target has no such memory, or denies access: marks the operation, and reports it unless
+    // the target can still be asked.
     void refuse(Peer& peer, TransferPlan& rma);
     // Reports once per peer: a program that continues has more such operations.
     void report_refused(Peer& peer, Opcode opcode, Bytes bytes);

@@ -197,6 +197,19 @@ void Rendezvous::withdraw_transfers(Peer& peer) {
     });
 }
 
+bool Rendezvous::has_blocks(const Peer& peer) const {
+    bool found = false;
+    sends_.for_each([&](const SendTransfer* transfer) {
+        found = found || (&transfer->peer == &peer && transfer->kind == SourceKind::packed &&
+                          transfer->cleared && !transfer->pushing);
+    });
+    receives_.for_each([&](const ReceiveTransfer* transfer) {
+        found =
+            found || (&transfer->peer == &peer && transfer->mode == ReceiveTransfer::Mode::packed);
+    });
+    return found;
+}
+
 void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body) {
     SendTransfer* transfer = sends_.find(body.send_id);
     const bool put = body.address != 0;

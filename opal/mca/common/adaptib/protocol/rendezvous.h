@@ -111,6 +111,8 @@ public:
     std::size_t sends() const { return sends_.size(); }
     std::size_t receives() const { return receives_.size(); }
     const SendTransfer* find_send(std::uint64_t id) const { return sends_.find(id); }
+    // Returns true if blocks are to be read, for which there is no way without a connection.
+    bool has_blocks(const Peer& peer) const;
     // Calls f for the peer of each transfer; may visit a peer more than once.
     template <typename F> void for_each_peer(F&& f) const {
         sends_.for_each([&](SendTransfer* transfer) { f(transfer->peer); });

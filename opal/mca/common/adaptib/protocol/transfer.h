@@ -88,6 +88,7 @@ struct TransferPlan {
     // Put, get and atomic only.
     bool one_sided = false;
     bool keys_found = false;  // remote_keys were looked up in the target's table of regions
+    bool keys_asked = true;   // the target was asked for remote_keys, or cannot be
     std::uint32_t access = 0; // Access bits that the region has to grant
 
     // Sets everything but the local side.
