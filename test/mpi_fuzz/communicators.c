@@ -248,9 +248,11 @@ void communicator_make(communicator *c, uint64_t seed, int need)
     do {
         how = need == WITH_TOPOLOGY ? CART + (way) below(&random, COMMUNICATORS - CART)
                                     : (way) below(&random, COMMUNICATORS);
-    } while (need == ONE_GROUP && how == INTER);
+        /* The order of neighbors is open after MPI_Dist_graph_create. */
+    } while ((need == ONE_GROUP && how == INTER) || (need == WITH_TOPOLOGY && how == DIST_GRAPH));
     memset(c, 0, sizeof *c);
     snprintf(c->name, sizeof c->name, "%s", names[how]);
+    c->part = how == SPLIT || how == CART_SUB || how == OWN;
     c->comm = make(c, how, &random);
     describe(c);
 }

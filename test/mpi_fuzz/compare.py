@@ -36,23 +36,24 @@ BUILD = os.environ.get("ADAPTIB_BUILD_DIR") or os.path.join(TOP, "build")
 PROGRAM = os.environ.get("ADAPTIB_MPI_FUZZ_PROGRAM") or os.path.join(
     BUILD, "release", "test", "mpi_fuzz", "mpi_fuzz")
 P = "--mca opal_common_adaptib_"
-MTL = "--mca pml cm --mca mtl adaptib --mca btl self --mca osc pt2pt,sm"
-BTL = "--mca pml ob1 --mca btl adaptib,self --mca osc rdma,sm"
-BOTH = "--mca pml cm --mca mtl adaptib --mca btl adaptib,self --mca osc rdma,sm"
+MTL = "--mca pml cm --mca mtl adaptib --mca btl self --mca osc pt2pt"
+BTL = "--mca pml ob1 --mca btl adaptib,self --mca osc ^ucx,sm"
+BOTH = "--mca pml cm --mca mtl adaptib --mca btl adaptib,self --mca osc ^ucx,sm"
 # Cross-memory attach of btl/vader overruns buffers of truncated messages.
 VADER = "--mca btl_vader_single_copy_mechanism none --mca pml ob1 --mca btl vader,self"
 UCX = ("--mca pml ucx --mca btl self --mca pml_ucx_tls any --mca pml_ucx_devices any "
        "-x UCX_TLS=self,posix,cma -x UCX_WARN_UNUSED_ENV_VARS=n")
 
 # name: arguments of mpirun, what this transport cannot do (`omission` in fuzz.h)
-OB1 = "self_cut,no_room_cut"
+OB1 = "self_cut,no_room_cut,bsend_again"
+OB1_BTL = OB1 + ",long_cut,part_windows"
 WAYS = {
-    "vader": (VADER + " --mca osc pt2pt,sm", OB1),
-    "tcp": ("--mca pml ob1 --mca btl tcp,self --mca osc pt2pt,sm", OB1),
-    "ucx": (UCX + " --mca osc pt2pt,sm", "waitall_cut"),
+    "vader": (VADER + " --mca osc pt2pt", OB1),
+    "tcp": ("--mca pml ob1 --mca btl tcp,self --mca osc pt2pt", OB1),
+    "ucx": (UCX + " --mca osc pt2pt", "waitall_cut,windows"),
     "mtl": (MTL, ""),
-    "btl": (BTL, OB1 + ",long_cut"),
-    "both": (BOTH, ""),
+    "btl": (BTL, OB1_BTL),
+    "both": (BOTH, "part_windows"),
     "mtl_put": (f"{MTL} {P}rendezvous put", ""),
     "mtl_staged": (f"{MTL} {P}long_copies staged", ""),
     "mtl_alone": (f"{MTL} {P}long_copies alone", ""),
@@ -65,20 +66,20 @@ WAYS = {
     "mtl_at_once": (f"{MTL} {P}connect_threshold 0", ""),
     "mtl_held": (f"{MTL} {P}unexpected_memory 4096", ""),
     "mtl_no_shortcut": (f"{MTL} --mca mtl_adaptib_shortcut 0", ""),
-    "btl_staged": (f"{BTL} {P}long_copies staged", OB1 + ",long_cut"),
-    "btl_copy": (f"{BTL} {P}shm_single_copy none", OB1 + ",long_cut"),
-    "btl_rails": (f"{BTL} {P}shm_rails 2", OB1 + ",long_cut"),
-    "btl_endpoints": (f"{BTL} {P}endpoints 4", OB1 + ",long_cut"),
-    "btl_target": (f"{BTL} {P}atomics target", OB1 + ",long_cut"),
-    "both_target": (f"{BOTH} {P}atomics target", ""),
-    "both_direct": (f"{BOTH} {P}small_one_sided direct", ""),
+    "btl_staged": (f"{BTL} {P}long_copies staged", OB1_BTL),
+    "btl_copy": (f"{BTL} {P}shm_single_copy none", OB1_BTL),
+    "btl_rails": (f"{BTL} {P}shm_rails 2", OB1_BTL),
+    "btl_endpoints": (f"{BTL} {P}endpoints 4", OB1_BTL),
+    "btl_target": (f"{BTL} {P}atomics target", OB1_BTL),
+    "both_target": (f"{BOTH} {P}atomics target", "part_windows"),
+    "both_direct": (f"{BOTH} {P}small_one_sided direct", "part_windows"),
 }
 # name: a kind of step in which it shows
 CANARIES = {"byte": "messages", "tag": "messages", "count": "messages", "lost_error": "truncation",
             "order": "wildcards", "hang": "messages"}
 
-BATCH = 40    # programs in one job
-PATIENCE = 60  # seconds that a step may take
+BATCH = 40     # programs in one job
+PATIENCE = 30  # seconds that a step may take
 
 Job = collections.namedtuple("Job", "seeds status text")
 Case = collections.namedtuple("Case", "seed ranks threads")
@@ -130,7 +131,7 @@ def read_logs(directory, ranks):
     return seeds, words
 
 
-def run(way, ranks, threads, seeds, options, words=False, canary=None):
+def run(way, ranks, threads, seeds, options, words=False, canary=None, serial=False):
     """Runs programs in one job. Returns its results, and the lines of words."""
     with tempfile.TemporaryDirectory(prefix="mpi_fuzz-") as directory:
         command = ["timeout", "-k", "5", str(600), "mpirun", "--oversubscribe", "-np", str(ranks),
@@ -139,6 +140,7 @@ def run(way, ranks, threads, seeds, options, words=False, canary=None):
                    "--patience", str(options.patience)]
         command += ["--threads"] if threads else []
         command += ["--words"] if words else []
+        command += ["--serial"] if serial else []
         environment = dict(os.environ)
         if canary:
             environment["ADAPTIB_MPI_FUZZ_CANARY"] = canary
@@ -181,8 +183,9 @@ class Comparison:
         """seed -> results, of all that the judge itself gets through"""
         results = {}
         left = list(seeds)
-        while left:
-            job, _ = run(self.against, ranks, threads, left, self.options)
+        worst = len(self.judge_failures) + 3
+        while left and len(self.judge_failures) < worst:
+            job, _ = run(self.against, ranks, threads, left, self.options, serial=True)
             last = max(job.seeds, default=left[0])
             good = left if job.status == 0 else [seed for seed in left if seed < last]
             results.update({seed: job.seeds[seed] for seed in good})
@@ -222,7 +225,7 @@ class Comparison:
 def failing(way, against, case, options, tries):
     """What is wrong with one program over a way; empty: nothing"""
     for _ in range(tries):
-        judge, _ = run(against, case.ranks, case.threads, [case.seed], options)
+        judge, _ = run(against, case.ranks, case.threads, [case.seed], options, serial=True)
         if judge.status:
             return []
         job, _ = run(way, case.ranks, case.threads, [case.seed], options, canary=options.canary)

@@ -2,8 +2,8 @@
 /*
  * Declarations that the files of mpi_fuzz share (README.md says what the program is for).
  *
- * A program is a list of steps. A step follows from seed and number alone, so that it stays the same
- * when others are left out. All ranks go through the same steps in the same order; a step may leave
+ * A program is a list of steps. A step follows from seed and number alone, so it stays the same when
+ * others are left out. All ranks go through the same steps in the same order; a step may leave
  * operations pending, which a later place in the list finishes. A rank blocks in a step only for
  * what other ranks do in that step or in earlier ones, so programs cannot deadlock.
  *
@@ -31,9 +31,9 @@
  * Communicators */
 
 typedef struct {
-    MPI_Comm comm; /* MPI_COMM_NULL: this rank is no member */
-    bool inter;
-    int group; /* this rank's group of an intercommunicator: 0 or 1 */
+    MPI_Comm comm;    /* MPI_COMM_NULL: this rank is no member */
+    bool inter, part; /* part: one of several that were made together */
+    int group;        /* this rank's group of an intercommunicator: 0 or 1 */
     int rank;
     int sizes[2]; /* of both groups; twice the same without inter */
     char name[64];
@@ -68,7 +68,12 @@ typedef struct {
 typedef struct kind {
     const char *name;
     int weight, need;
-    bool private, threads; /* private: needs a communicator that no other step uses */
+    bool private; /* needs a communicator that no other step uses */
+    enum {
+        ALWAYS,
+        WITH_THREADS,
+        WITHOUT_THREADS
+    } when;
     void (*start)(step *);
     void (*finish)(step *); /* NULL: start has done all */
 } kind;
@@ -79,18 +84,29 @@ void wildcards_start(step *);
 void shifts_start(step *);
 void truncation_start(step *);
 void nowhere_start(step *);
+void persistent_start(step *);
+void collectives_start(step *);
+void collectives_finish(step *);
+void neighbors_start(step *);
+void windows_start(step *);
+void threads_start(step *);
 
 /* What the transports of a comparison cannot do is left out of its programs (--omit). */
 typedef enum {
     SELF_CUT = 1,    /* truncated messages of a process to itself: pml/ob1 */
     LONG_CUT = 2,    /* long truncated messages: pml/ob1 over a BTL that reads */
     NO_ROOM_CUT = 4, /* truncated messages for receives of nothing: pml/ob1 crashes */
-    WAITALL_CUT = 8  /* MPI_Waitall while truncated messages come: pml/ucx frees what is pending */
+    WAITALL_CUT = 8, /* MPI_Waitall while truncated messages come: pml/ucx frees what is pending */
+    BSEND_AGAIN =
+        16,       /* buffered sends that are started again: pml/ob1 sends the first data again */
+    WINDOWS = 32, /* one-sided operations: osc/pt2pt over pml/ucx hangs */
+    PART_WINDOWS = 64 /* windows of parts of a communicator: osc/rdma gives them the same name */
 } omission;
 extern unsigned fuzz_omits;
+extern bool fuzz_serial;          /* steps of several threads run one thread after the other */
 extern unsigned fuzz_patience;    /* seconds that a step may take */
 extern int fuzz_rank, fuzz_ranks; /* of MPI_COMM_WORLD */
-extern bool fuzz_threads;         /* MPI_THREAD_MULTIPLE is there */
+extern bool fuzz_threads;         /* programs have steps of several threads */
 
 /* Random numbers: a state for the part `part` of something with this seed */
 static inline uint64_t seed_of(uint64_t seed, uint64_t part)
@@ -131,18 +147,21 @@ int error_class(int code);
 /* A buffer as MPI's functions take it, within a block of memory whose other bytes are known. */
 typedef struct {
     MPI_Datatype type;
-    int count;
+    int count;  /* of one copy */
+    int copies; /* one behind the other, as for the processes of a collective operation */
     void *at;
     unsigned char *block;
     size_t bytes;    /* of the block */
-    size_t elements; /* basic ones in count * type */
+    size_t elements; /* basic ones in all copies */
     int basic;
     bool type_gone; /* MPI_Type_free has been called */
     char words[160];
 } side;
 
 enum {
-    BASIC_BYTE = 0
+    BASIC_BYTE = 0,
+    BASIC_INT = 3,
+    BASIC_LONG = 5
 };
 
 size_t basic_bytes(int basic);
@@ -152,6 +171,11 @@ int random_basic(uint64_t *random);
 size_t random_elements(uint64_t *random, int basic, size_t largest_bytes);
 /* A random layout for these elements; with `plain` one without gaps. */
 void side_make(side *b, int basic, size_t elements, bool plain, uint64_t *random);
+/* The same with room for several such copies; elements: of one of them */
+void side_make_copies(side *b, int basic, size_t elements, int copies, bool plain,
+                      uint64_t *random);
+/* The places of the first and behind the last byte of the layout, counted from the address */
+void side_bounds(const side *b, MPI_Aint *first, MPI_Aint *end);
 void side_fill(side *b, uint64_t key);
 void side_free_type(side *b);
 void side_free(side *b);

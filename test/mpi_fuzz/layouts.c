@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Random datatypes. Both sides of a message have the same basic elements, so their signatures match,
- * in layouts of their own. MPI_Unpack and MPI_Pack, which no transport takes part in, move the
+ * Random datatypes. Both sides of a message have the same basic elements in layouts of their own, so
+ * their signatures match. MPI_Unpack and MPI_Pack, which no transport takes part in, move the
  * elements between a layout and the stream of a key (mpi/check.h).
  */
 #include "mpi_fuzz/fuzz.h"
@@ -275,15 +275,19 @@ static MPI_Datatype layout(MPI_Datatype old, int n, int *count, int depth, uint6
     return type;
 }
 
-/* The places of the first and behind the last byte of count * type, from its address */
-static void bounds_of(const side *b, MPI_Aint *first, MPI_Aint *end)
+static int whole_count(const side *b)
+{
+    return b->count * b->copies;
+}
+
+void side_bounds(const side *b, MPI_Aint *first, MPI_Aint *end)
 {
     MPI_Aint lower, extent, true_lower, true_extent;
     MPI_Type_get_extent(b->type, &lower, &extent);
     MPI_Type_get_true_extent(b->type, &true_lower, &true_extent);
     *first = *end = 0;
-    if (b->count > 0 && true_extent > 0) {
-        MPI_Aint last = (b->count - 1) * extent;
+    if (whole_count(b) > 0 && true_extent > 0) {
+        MPI_Aint last = (whole_count(b) - 1) * extent;
         *first = true_lower + (last < 0 ? last : 0);
         *end = true_lower + true_extent + (last > 0 ? last : 0);
     }
@@ -292,7 +296,7 @@ static void bounds_of(const side *b, MPI_Aint *first, MPI_Aint *end)
 static void allocate(side *b, int shift)
 {
     MPI_Aint first, end;
-    bounds_of(b, &first, &end);
+    side_bounds(b, &first, &end);
     b->bytes = (size_t) (end - first) + 2 * (size_t) GUARD + (size_t) shift;
     b->block = malloc(b->bytes);
     CHECK(b->block != NULL, "no memory for %zu bytes", b->bytes);
@@ -319,11 +323,12 @@ static void make_layout(side *b, int n, uint64_t *random)
     b->type = layout(b->type, n / part, &b->count, 0, random, b->words);
 }
 
-void side_make(side *b, int basic, size_t elements, bool plain, uint64_t *random)
+void side_make_copies(side *b, int basic, size_t elements, int copies, bool plain, uint64_t *random)
 {
     memset(b, 0, sizeof *b);
     b->basic = basic;
-    b->elements = elements;
+    b->copies = copies;
+    b->elements = elements * (size_t) copies;
     b->type = element_of(basic, random);
     snprintf(b->words, sizeof b->words, "%zu %s", elements, basic_name(basic));
     if (plain || (elements == 0 && chance(random, 2))) {
@@ -340,6 +345,11 @@ void side_make(side *b, int basic, size_t elements, bool plain, uint64_t *random
     allocate(b, plain && chance(random, 2) ? 0 : below(random, 16));
 }
 
+void side_make(side *b, int basic, size_t elements, bool plain, uint64_t *random)
+{
+    side_make_copies(b, basic, elements, 1, plain, random);
+}
+
 void side_fill(side *b, uint64_t key)
 {
     size_t bytes = b->elements * basic_bytes(b->basic);
@@ -347,7 +357,7 @@ void side_fill(side *b, uint64_t key)
     int position = 0;
     fill(stream, bytes, key);
     if (bytes > 0) {
-        MPI_Unpack(stream, (int) bytes, &position, b->at, b->count, b->type, MPI_COMM_WORLD);
+        MPI_Unpack(stream, (int) bytes, &position, b->at, whole_count(b), b->type, MPI_COMM_WORLD);
     }
     free(stream);
 }
@@ -395,7 +405,7 @@ static unsigned char *stream_of(const side *b)
     unsigned char *stream = malloc(bytes + 1);
     int position = 0;
     if (bytes > 0) {
-        MPI_Pack(b->at, b->count, b->type, stream, (int) bytes, &position, MPI_COMM_WORLD);
+        MPI_Pack(b->at, whole_count(b), b->type, stream, (int) bytes, &position, MPI_COMM_WORLD);
     }
     return stream;
 }
@@ -416,7 +426,7 @@ bool side_outside_untouched(side *b)
     bool untouched = true;
     memset(stream, CHECK_GUARD_VALUE, bytes);
     if (bytes > 0) {
-        MPI_Unpack(stream, (int) bytes, &position, b->at, b->count, b->type, MPI_COMM_WORLD);
+        MPI_Unpack(stream, (int) bytes, &position, b->at, whole_count(b), b->type, MPI_COMM_WORLD);
     }
     for (size_t i = 0; i < b->bytes && untouched; ++i) {
         untouched = b->block[i] == CHECK_GUARD_VALUE;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * mpi_fuzz --log DIRECTORY [--seeds FIRST..LAST] [--steps N] [--without N,N...] [--only KIND,KIND...]
- *          [--omit WORD,WORD...] [--threads] [--words]
- *          [--patience SECONDS]
+ *          [--omit WORD,WORD...] [--threads] [--serial] [--words] [--patience SECONDS]
  *
  * Runs random programs and writes what they did into DIRECTORY/rank.N. --without leaves steps out
- * (numbered from 1), --only kinds of steps; the others stay as they are. --omit: words of `omission` in fuzz.h.
+ * (numbered from 1), --only kinds of steps; the others stay as they are. --omit: words of `omission`
+ * in fuzz.h. --threads: with steps of several threads; --serial runs these one after the other.
  */
 #include "mpi_fuzz/fuzz.h"
 
@@ -16,11 +16,16 @@ enum {
 };
 
 static const kind kinds[] = {
-    {"messages", 10, ANY_COMMUNICATOR, false, false, messages_start, messages_finish},
-    {"wildcards", 4, ONE_GROUP, true, false, wildcards_start, NULL},
-    {"shifts", 2, ONE_GROUP, false, false, shifts_start, NULL},
-    {"truncation", 3, ONE_GROUP, false, false, truncation_start, NULL},
-    {"nowhere", 1, ANY_COMMUNICATOR, false, false, nowhere_start, NULL},
+    {"messages", 10, ANY_COMMUNICATOR, false, ALWAYS, messages_start, messages_finish},
+    {"wildcards", 4, ONE_GROUP, true, ALWAYS, wildcards_start, NULL},
+    {"shifts", 2, ONE_GROUP, false, ALWAYS, shifts_start, NULL},
+    {"truncation", 3, ONE_GROUP, false, ALWAYS, truncation_start, NULL},
+    {"nowhere", 1, ANY_COMMUNICATOR, false, ALWAYS, nowhere_start, NULL},
+    {"persistent", 3, ANY_COMMUNICATOR, false, ALWAYS, persistent_start, NULL},
+    {"collectives", 5, ANY_COMMUNICATOR, false, ALWAYS, collectives_start, collectives_finish},
+    {"neighbors", 2, WITH_TOPOLOGY, false, ALWAYS, neighbors_start, NULL},
+    {"windows", 6, ONE_GROUP, false, WITHOUT_THREADS, windows_start, NULL},
+    {"threads", 8, ONE_GROUP, true, WITH_THREADS, threads_start, NULL},
 };
 
 enum {
@@ -36,7 +41,7 @@ typedef struct {
 } options;
 
 int fuzz_rank, fuzz_ranks;
-bool fuzz_threads;
+bool fuzz_threads, fuzz_serial;
 unsigned fuzz_omits, fuzz_patience = 60;
 static options chosen = {.first = 1, .last = 1, .steps = 16};
 static communicator pool[POOL];
@@ -83,17 +88,22 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
+static int weight_of(const kind *k)
+{
+    return k->when == (fuzz_threads ? WITHOUT_THREADS : WITH_THREADS) ? 0 : k->weight;
+}
+
 static const kind *choose_kind(uint64_t *random)
 {
     int whole = 0;
     for (int i = 0; i < KINDS; ++i) {
-        whole += kinds[i].threads && !fuzz_threads ? 0 : kinds[i].weight;
+        whole += weight_of(&kinds[i]);
     }
-    int ticket = below(random, whole), i = 0;
-    for (;; ++i) {
-        ticket -= kinds[i].threads && !fuzz_threads ? 0 : kinds[i].weight;
+    int ticket = below(random, whole);
+    for (const kind *k = kinds;; ++k) {
+        ticket -= weight_of(k);
         if (ticket < 0) {
-            return &kinds[i];
+            return k;
         }
     }
 }
@@ -175,11 +185,20 @@ static void leave_out(const char *list)
     }
 }
 
+static void omit(const char *list)
+{
+    static const char *const words[] = {"self_cut",    "long_cut", "no_room_cut", "waitall_cut",
+                                        "bsend_again", "windows",  "part_windows"};
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; ++i) {
+        fuzz_omits |= listed(list, words[i]) ? 1U << i : 0;
+    }
+}
+
 static void read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; ++i) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(name, "--threads") == 0) {
+        if (strcmp(name, "--threads") == 0 || strcmp(name, "--serial") == 0) {
             continue;
         }
         if (strcmp(name, "--words") == 0) {
@@ -196,10 +215,7 @@ static void read_options(int argc, char **argv)
                 chosen.last = strtoull(rest + 2, NULL, 10);
             }
         } else if (strcmp(name, "--omit") == 0) {
-            fuzz_omits |= listed(value, "self_cut") ? SELF_CUT : 0;
-            fuzz_omits |= listed(value, "long_cut") ? LONG_CUT : 0;
-            fuzz_omits |= listed(value, "no_room_cut") ? NO_ROOM_CUT : 0;
-            fuzz_omits |= listed(value, "waitall_cut") ? WAITALL_CUT : 0;
+            omit(value);
         } else if (strcmp(name, "--patience") == 0) {
             fuzz_patience = (unsigned) atoi(value);
         } else if (strcmp(name, "--steps") == 0) {
@@ -220,9 +236,10 @@ int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; ++i) {
         fuzz_threads = fuzz_threads || strcmp(argv[i], "--threads") == 0;
+        fuzz_serial = fuzz_serial || strcmp(argv[i], "--serial") == 0;
     }
     check_begin_threads(&argc, &argv, "mpi_fuzz", 2,
-                        fuzz_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+                        fuzz_threads && !fuzz_serial ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     fuzz_rank = check_rank;
     fuzz_ranks = check_ranks;
     read_options(argc, argv);

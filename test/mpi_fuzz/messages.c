@@ -288,7 +288,7 @@ void messages_start(step *s)
     }
 }
 
-/* Gathers requests, those of persistent operations last; they are not null when they are complete. */
+/* Gathers requests. Those of persistent operations are not null when they are complete. */
 static int gather(batch *t, bool persistent, MPI_Request **from, MPI_Request *requests)
 {
     int count = 0;

@@ -11,8 +11,8 @@ enum {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Wildcards. All receives of a rank in such a step have wildcards of one kind, so that they take all
- * of its messages, those of one source (and tag) in order. */
+ * Wildcards. All receives of a rank in such a step have wildcards of one kind: they take all of its
+ * messages, those of one source (and tag) in order. */
 
 typedef enum {
     ANY_BOTH,
@@ -182,6 +182,8 @@ void wildcards_start(step *s)
     }
     wild_complete(s, t, &own);
     wild_report(s, t, by);
+    /* No later message may meet the wildcards of a rank that is still here. */
+    TRY(s, MPI_Barrier(s->where->comm));
     for (int i = 0; i < t->received; ++i) {
         side_free(&t->in[i]);
     }
