@@ -183,7 +183,8 @@ static void make_whole(collective *c, const communicator *where, int basic, size
     int remote = where->sizes[where->inter ? !where->group : 0];
     int out = c->what == SCATTER || c->what == ALLTOALL ? remote : 1;
     int in = c->what == GATHER || c->what == ALLGATHER || c->what == ALLTOALL ? remote : 1;
-    bool plain = chance(own, 2);
+    /* Open MPI chooses algorithms by each rank's own count: nothing is 0 elements on each. */
+    bool plain = chance(own, 2) || elements == 0;
     side_make_copies(&c->out, basic, elements, out, plain, own);
     side_make_copies(&c->in, basic, elements, in, plain, own);
     side_fill(&c->out, *own);
@@ -386,9 +387,10 @@ static void neighbor(step *s, int number, uint64_t *random)
     uint64_t own = seed_of(s->seed, 1000 + (uint64_t) (number * 64 + s->where->rank));
     MPI_Request request = MPI_REQUEST_NULL;
     side out, in;
+    bool plain = elements == 0;
     neighbors_of(comm, &ins, &outs);
-    side_make_copies(&out, basic, elements, to_all ? outs : 1, chance(&own, 2), &own);
-    side_make_copies(&in, basic, elements, ins, chance(&own, 2), &own);
+    side_make_copies(&out, basic, elements, to_all ? outs : 1, plain || chance(&own, 2), &own);
+    side_make_copies(&in, basic, elements, ins, plain || chance(&own, 2), &own);
     side_fill(&out, own);
     log_words(s, "%seighbor_%s, %d in, %d out: %s", pending ? "In" : "N",
               to_all ? "alltoall" : "allgather", ins, outs, out.words);

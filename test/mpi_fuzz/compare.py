@@ -11,7 +11,7 @@ test/mpi_fuzz/run and by test/run, whose environment it needs; README.md explain
     --seeds A..B      these seeds, with each number of ranks
     --ranks N,N...    numbers of ranks, which take turns (2,3,4)
     --steps N         steps of a program (16)
-    --threads         programs of several threads (a third of the programs without --seeds)
+    --threads         programs with steps of several threads, which the judge runs one after the other
     --without N,N...  leaves steps out;  --only KIND,KIND...  all but these kinds
     --show            prints the program in words, and where results differ, even if they do not
     --no-shrink       prints a program that fails as it is
@@ -322,7 +322,7 @@ def batches(given):
         return
     number, first = 0, given.first
     while True:
-        yield (given.ranks[number % len(given.ranks)], given.threads or number % 3 == 2,
+        yield (given.ranks[number % len(given.ranks)], given.threads,
                list(range(first, first + BATCH)))
         first += BATCH
         number += 1

@@ -76,7 +76,7 @@ static void make_receive(const step *s, repeated *t, pair *p)
 static void round_of(const step *s, repeated *t, int round, uint64_t *random)
 {
     MPI_Status statuses[2 * PAIRS_MAX];
-    int done = 0;
+    int done = 0, code = MPI_SUCCESS;
     for (int i = 0; i < t->count; ++i) {
         pair *p = t->of[i];
         memset(&statuses[i], 0, sizeof statuses[i]);
@@ -88,12 +88,15 @@ static void round_of(const step *s, repeated *t, int round, uint64_t *random)
     for (int i = 0; i < t->count; ++i) {
         TRY(s, MPI_Start(&t->requests[i]));
     }
-    if (chance(random, 2)) {
-        TRY(s, MPI_Waitall(t->count, t->requests, statuses));
-    } else {
-        while (!done) {
-            TRY(s, MPI_Testall(t->count, t->requests, &done, statuses));
-        }
+    done = chance(random, 2);
+    if (done) {
+        code = TRY(s, MPI_Waitall(t->count, t->requests, statuses));
+    }
+    while (!done && code == MPI_SUCCESS) {
+        code = TRY(s, MPI_Testall(t->count, t->requests, &done, statuses));
+    }
+    for (int i = 0; i < t->count && code == MPI_ERR_IN_STATUS; ++i) {
+        log_result(s, "request %d: error %d", i, error_class(statuses[i].MPI_ERROR));
     }
     for (int i = 0; i < t->count; ++i) {
         if (t->receive[i]) {
