@@ -65,7 +65,7 @@ WAYS = {
     "mtl_static": (f"{MTL} {P}connect static", ""),
     "mtl_at_once": (f"{MTL} {P}connect_threshold 0", ""),
     "mtl_held": (f"{MTL} {P}unexpected_memory 4096", ""),
-    "mtl_no_shortcut": (f"{MTL} --mca mtl_adaptib_shortcut 0", ""),
+    "mtl_no_shortcut": (f"{MTL} --mca mtl_adaptib_shortcut 0", "bsend_again"),
     "btl_staged": (f"{BTL} {P}long_copies staged", OB1_BTL),
     "btl_copy": (f"{BTL} {P}shm_single_copy none", OB1_BTL),
     "btl_rails": (f"{BTL} {P}shm_rails 2", OB1_BTL),
