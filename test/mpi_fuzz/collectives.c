@@ -318,7 +318,7 @@ void collectives_start(step *s)
     }
 }
 
-/* Whether MPI says what is in the receive buffer (MPI_Exscan of the first rank: no; parts of a
+/* Tells whether MPI says what is in the receive buffer (MPI_Exscan of the first rank: no; parts of a
  * receive buffer behind the result of a reduction in place: no) */
 static bool defined(const collective *c, const communicator *where)
 {

@@ -2,9 +2,9 @@
 /*
  * Declarations that the files of mpi_fuzz share (README.md says what the program is for).
  *
- * A program is a list of steps. A step follows from seed and number alone, so it stays the same when
- * others are left out. All ranks go through the same steps in the same order; a step may leave
- * operations pending, which a later place in the list finishes. A rank blocks in a step only for
+ * A program is a list of steps. A step follows from seed and number alone, so it stays the same
+ * when others are left out. All ranks go through the same steps in the same order; a step may
+ * leave operations pending, which a later place in the list finishes. A rank blocks in a step only for
  * what other ranks do in that step or in earlier ones, so programs cannot deadlock.
  *
  *   main.c           options; seeds; the steps of a program and their order
@@ -91,7 +91,7 @@ void neighbors_start(step *);
 void windows_start(step *);
 void threads_start(step *);
 
-/* What the transports of a comparison cannot do is left out of its programs (--omit). */
+/* Things that transports of a comparison cannot do, which are left out of its programs (--omit). */
 typedef enum {
     SELF_CUT = 1,    /* truncated messages of a process to itself: pml/ob1 */
     LONG_CUT = 2,    /* long truncated messages: pml/ob1 over a BTL that reads */
@@ -183,7 +183,7 @@ void side_free(side *b);
 uint64_t side_hash(const side *b);
 /* Of the first elements only, independent of layout. */
 uint64_t side_contents(const side *b, size_t elements);
-/* Whether every byte outside of the layout is as it was. */
+/* Tells whether every byte outside of the layout is as it was. */
 bool side_outside_untouched(side *b);
 uint64_t hash_bytes(const void *from, size_t bytes);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Random datatypes. Both sides of a message have the same basic elements in layouts of their own, so
- * their signatures match. MPI_Unpack and MPI_Pack, which no transport takes part in, move the
+ * Random datatypes. Both sides of a message have the same basic elements in layouts of their own,
+ * so their signatures match. MPI_Unpack and MPI_Pack, which no transport takes part in, move the
  * elements between a layout and the stream of a key (mpi/check.h).
  */
 #include "mpi_fuzz/fuzz.h"
@@ -304,8 +304,8 @@ static void allocate(side *b, int shift)
     b->at = b->block + GUARD + shift - first;
 }
 
-/* Gaps between the single elements of a long message would take too much memory: pieces of long ones
- * are contiguous. */
+/* Gaps between the single elements of a long message would take too much memory: pieces of long
+ * ones are contiguous. */
 static void make_layout(side *b, int n, uint64_t *random)
 {
     bool is_long = (size_t) n * basic_bytes(b->basic) > 65536;
