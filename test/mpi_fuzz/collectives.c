@@ -318,8 +318,8 @@ void collectives_start(step *s)
     }
 }
 
-/* Tells whether MPI says what is in the receive buffer (MPI_Exscan of the first rank: no; parts of a
- * receive buffer behind the result of a reduction in place: no) */
+/* Tells whether MPI says what is in the receive buffer: not after MPI_Exscan of the first rank, and
+ * not behind the result of a reduction in place. */
 static bool defined(const collective *c, const communicator *where)
 {
     return !(c->what == EXSCAN && where->rank == 0)

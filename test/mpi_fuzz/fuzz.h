@@ -3,8 +3,8 @@
  * Declarations that the files of mpi_fuzz share (README.md says what the program is for).
  *
  * A program is a list of steps. A step follows from seed and number alone, so it stays the same
- * when others are left out. All ranks go through the same steps in the same order; a step may
- * leave operations pending, which a later place in the list finishes. A rank blocks in a step only for
+ * when others are left out. All ranks go through the same steps in the same order; a step may leave
+ * operations pending, which a later place in the list finishes. A rank blocks in a step only for
  * what other ranks do in that step or in earlier ones, so programs cannot deadlock.
  *
  *   main.c           options; seeds; the steps of a program and their order

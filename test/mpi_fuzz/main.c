@@ -5,9 +5,9 @@
  *          [--patience SECONDS]
  *
  * Runs random programs and writes what they did into DIRECTORY/rank.N. --without leaves steps out
- * (numbered from 1), --only all kinds of steps but these; the others stay as they are. --omit: words
- * of `omission` in fuzz.h. --threads: with steps of several threads; --serial runs these one after
- * the other.
+ * (numbered from 1), --only all kinds of steps but these; the others stay as they are. --omit:
+ * words of `omission` in fuzz.h. --threads: with steps of several threads; --serial runs these one
+ * after the other.
  */
 #include "mpi_fuzz/fuzz.h"
 
