@@ -76,7 +76,7 @@ WAYS = {
 }
 # name: a kind of step in which it shows
 CANARIES = {"byte": "messages", "tag": "messages", "count": "messages", "lost_error": "truncation",
-            "order": "wildcards", "hang": "messages"}
+            "order": "wildcards", "put": "windows", "reduction": "collectives", "hang": "messages"}
 
 BATCH = 40     # programs in one job
 PATIENCE = 30  # seconds that a step may take
@@ -350,9 +350,10 @@ def canaries(given):
     """Whether each canary is found, and in a program of few steps"""
     good = True
     for name, only in CANARIES.items():
-        options = Options(given, omits_of(["vader"])).replaced(canary=name, only=only, patience=5)
+        options = Options(given, omits_of(["vader"])).replaced(
+            canary=name, only=only, patience=5)
         case, lines = None, []
-        for seed in range(1, 11):
+        for seed in range(1, 21):
             case = Case(seed, 2, False)
             lines = failing("vader", "vader", case, options, 1)
             if lines:

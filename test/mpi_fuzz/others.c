@@ -177,6 +177,7 @@ void wildcards_start(step *s)
             wild_send(s, t, i);
         }
     }
+    canary_flush();
     if (late) {
         wild_receives(s, t, by, true, &own);
     }
