@@ -21,7 +21,7 @@ libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 zstd                vm
 python3-minimal     all
-python3             bench study packages pages mpi hca vm
+python3             bench study packages pages mpi mpi_fuzz hca vm
 valgrind            instructions watched
 mpich               mpich
 libmpich-dev        mpich

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The wire format: its layout in literal numbers, and which arriving bytes pass the checks.
-#include "base/wire.h"
+#include "base/wire_connect.h"
 
 #include <gtest/gtest.h>
 

@@ -229,7 +229,7 @@ TEST_F(Engine, ATransferWaitsForAConnection) {
 
 TEST_F(Engine, AnOperationIsHeldDuringADisconnect) {
     CountedTransfer& operation = make(Opcode::write);
-    operation.rma.one_sided = operation.rma.keys_found = true;
+    operation.rma.one_sided = operation.rma.keys.found = true;
     peer->session.disconnect_sent = true;
     engine.start_operation(operation);
     engine.post_waiting();
@@ -320,7 +320,7 @@ TEST_F(Engine, AQueuePairThatIsBrokenAsksForRepair) {
 TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
     peer->session.repairable = true;
     CountedTransfer& operation = make();
-    operation.rma.one_sided = operation.rma.keys_found = true;
+    operation.rma.one_sided = operation.rma.keys.found = true;
     engine.start_operation(operation);
     complete(used(), WorkStatus::remote_access_error);
     EXPECT_EQ(operation.ended, 1);
@@ -363,7 +363,7 @@ TEST_F(Engine, OnceBothDirectionsAreWantedTheyShareTheRails) {
     qp(0).room = qp(1).room = 100;
     const auto operation = [this](Opcode opcode) -> CountedTransfer& {
         CountedTransfer& made_one = make(opcode);
-        made_one.rma.one_sided = made_one.rma.keys_found = true;
+        made_one.rma.one_sided = made_one.rma.keys.found = true;
         engine.start_operation(made_one);
         return made_one;
     };

@@ -2,6 +2,8 @@
 // Checks of packets that arrive (base/wire.h).
 #include "base/wire.h"
 
+#include "base/wire_connect.h"
+
 namespace adaptib {
 
 Bytes body_bytes(MessageType type) {

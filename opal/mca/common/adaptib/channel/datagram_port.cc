@@ -29,7 +29,7 @@ Status DatagramPort::open(Rail& rail, const Sends& sends, const Receives& receiv
     if (rail.info().max_send_depth > 0) { // receive queues are about as deep
         most_receives_ = std::min(most_receives_, rail.info().max_send_depth);
     }
-    // Providers round depths up, to twice as much at most, and the completion queue has room for all.
+    // Providers round depths up, to twice as much at most; the completion queue has room for all.
     if (const std::uint32_t most = rail.info().max_cq_depth / 2; most > 0) {
         most_receives_ = std::min(most_receives_, most - std::min(most, sends.most));
     }

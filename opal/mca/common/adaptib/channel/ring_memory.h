@@ -29,7 +29,7 @@
 
 #include "base/invariant.h"
 #include "base/units.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "channel/ring_reader.h"
 #include "channel/ring_room.h"
 #include "fabric/memory_region.h"

@@ -17,7 +17,7 @@
 #include <cstddef>
 
 #include "base/intrusive_list.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "connect/connect_context.h"
 #include "connect/control_lanes.h"
 #include "connect/handshake_messages.h"

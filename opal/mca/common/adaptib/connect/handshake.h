@@ -15,7 +15,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "connect/closings.h"
 #include "connect/cm_connects.h"
 #include "connect/connect_context.h"

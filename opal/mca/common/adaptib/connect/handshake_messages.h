@@ -14,7 +14,7 @@
 
 #include "base/intrusive_list.h"
 #include "base/status.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "connect/connect_context.h"
 
 namespace adaptib {

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "connect/closings.h"
 #include "connect/connect_context.h"
 #include "connect/connection_resources.h"

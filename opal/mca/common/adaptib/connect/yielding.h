@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/intrusive_list.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "connect/closings.h"
 #include "connect/connect_context.h"
 #include "connect/handshake_messages.h"

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "core/datagram_paths.h"
 #include "fabric/rail.h"
 #include "peer/peer.h"

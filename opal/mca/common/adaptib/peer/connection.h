@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "base/units.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "fabric/fabric.h"
 #include "peer/work_targets.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/intrusive_list.h"
 #include "base/units.h"
-#include "base/wire.h"
+#include "base/wire_connect.h"
 #include "channel/ring_writer.h"
 #include "fabric/fabric.h"
 #include "peer/activity.h"

@@ -127,8 +127,8 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     ++peer.transfers.users;
     ++peer.transfers.rma_operations;
     rma.describe(operation, opcode_of(operation.operation));
-    rma.keys_found = peer.session.state == ConnectState::open;
-    rma.keys_asked = !may_ask;
+    rma.keys.found = peer.session.state == ConnectState::open;
+    rma.keys.asked = !may_ask;
     rma.registration = region;
     completions_.begin(user);
     if (asks) [[unlikely]] {
@@ -220,7 +220,7 @@ void OneSidedOperation::on_rma_done() { operations.on_done(*this); }
 
 void OneSidedOperations::on_done(OneSidedOperation& operation) {
     const TransferPlan& rma = operation.rma;
-    if (rma.failed && rma.failure == TransferFailure::refusal && !rma.keys_asked) [[unlikely]] {
+    if (rma.failed && rma.failure == TransferFailure::refusal && !rma.keys.asked) [[unlikely]] {
         if (operation.peer.session.state != ConnectState::failed) {
             ask(operation);
             return;
@@ -251,7 +251,7 @@ void OneSidedOperations::ask(OneSidedOperation& operation) {
     operation.rma.begin_again();
     operation.rma.failed = false;
     operation.rma.failure = TransferFailure::path;
-    operation.rma.keys_asked = true;
+    operation.rma.keys.asked = true;
     operation.asks = true;
     ++asking_;
     const RegionQueryBody body{operation.id, operation.rma.remote, operation.rma.length};

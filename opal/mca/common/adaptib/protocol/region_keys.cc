@@ -55,10 +55,10 @@ Status RegionKeys::find(const Peer& peer, const opal_common_adaptib_one_sided_t&
 }
 
 bool RegionKeys::find(Peer& peer, TransferPlan& rma) {
-    if (!rma.one_sided || rma.keys_found || !sees_regions(peer)) {
+    if (!rma.one_sided || rma.keys.found || !sees_regions(peer)) {
         return true;
     }
-    rma.keys_found = true;
+    rma.keys.found = true;
     const RemoteRange range{rma.remote, rma.length, rma.access};
     if (find(peer, range, {rma.remote_keys, rma.remote_key_count}).ok()) {
         return true;
@@ -70,7 +70,7 @@ bool RegionKeys::find(Peer& peer, TransferPlan& rma) {
 void RegionKeys::refuse(Peer& peer, TransferPlan& rma) {
     rma.failed = true;
     rma.failure = TransferFailure::refusal;
-    if (rma.keys_asked) {
+    if (rma.keys.asked) {
         report_refused(peer, rma.opcode, rma.length);
     }
 }

@@ -72,8 +72,8 @@ public:
         return covers(*operation.remote, operation) && is_sound(*operation.remote, right);
     }
 
-    // Returns true if the target can be asked for the keys, since the initiator cannot look them up,
-    // and the description is a window's.
+    // Returns true if the target can be asked for the keys, since the initiator cannot look them
+    // up, and the description is a window's.
     bool may_ask(const Peer& peer, const opal_common_adaptib_remote_t& remote) const {
         return (remote.access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && !sees_regions(peer);
     }

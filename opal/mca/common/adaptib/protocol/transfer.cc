@@ -233,7 +233,7 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
 
 // Returns false if the transfer is refused.
 bool TransferEngine::find_keys(Transfer& transfer) {
-    return !transfer.rma.one_sided || transfer.rma.keys_found || operations_.find_keys(transfer);
+    return !transfer.rma.one_sided || transfer.rma.keys.found || operations_.find_keys(transfer);
 }
 
 // Posts the next stripe of the plan.

@@ -87,8 +87,10 @@ struct TransferPlan {
     TransferFailure failure = TransferFailure::path; // if `failed`
     // Put, get and atomic only.
     bool one_sided = false;
-    bool keys_found = false;  // remote_keys were looked up in the target's table of regions
-    bool keys_asked = true;   // the target was asked for remote_keys, or cannot be
+    struct {
+        bool found = false; // remote_keys were looked up in the target's table of regions
+        bool asked = true;  // the target was asked for remote_keys, or cannot be
+    } keys;
     std::uint32_t access = 0; // Access bits that the region has to grant
 
     // Sets everything but the local side.

@@ -77,7 +77,7 @@ Status DcInitiator::modify_impl(const QpAttributes& attributes, std::uint32_t ma
 // Releases the slots of earlier unsignaled requests, too. A failed request releases nothing:
 // signaled or not, it moves the queue pair to ERR, and only RESET leads out of there.
 void DcInitiator::sent() {
-    ADAPTIB_INVARIANT(taken_ - released_ <= std::max(send_depth_, 1u),
+    ADAPTIB_INVARIANT(taken_ - released_ <= std::max(send_depth(), 1u),
                       "no slot is released before it is taken", taken_, released_);
     for (bool found = false; !found && released_ != taken_; ++released_) {
         found = signalled_[released_ & (signalled_.size() - 1)];
@@ -111,7 +111,7 @@ Status DcInitiator::post_send_impl(const SendWork& work) {
     if (work.address_handle == nullptr || work.remote_qp > kNumberMask) {
         return Status::error(Reason::bad_argument);
     }
-    if (taken_ - released_ == std::max(send_depth_, 1u)) {
+    if (taken_ - released_ == std::max(send_depth(), 1u)) {
         return Status::again(Reason::queue_full);
     }
     ibv_wr_start(ex_);

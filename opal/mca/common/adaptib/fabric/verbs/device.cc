@@ -236,6 +236,13 @@ Device::Device(const Calls& calls, ibv_device* device, std::uint32_t distance)
     : calls_(calls), name_(calls.get_device_name(device)), numa_node_(numa_node_of(*device)),
       distance_(distance) {}
 
+// Omni-Path and TrueScale: rvt_qp_is_avail of Linux's sw/rdmavt/qp.c; soft-RoCE: queue_full of
+// rdma-core's providers/rxe/rxe.c.
+bool Device::frees_places_early() const {
+    constexpr std::uint32_t kQlogic = 0x1175; // Intel's and Cornelis' adapters have it, too
+    return limits_.vendor_id == kQlogic || limits_.vendor_id == kSoftRoceVendor;
+}
+
 Device::~Device() {
     handles_.reset();
     if (pd_ != nullptr) {

@@ -28,6 +28,8 @@ struct Wanted {
 // Errors: bad_argument, with the text that names the entry.
 Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::string& error_text);
 
+constexpr std::uint32_t kSoftRoceVendor = 0xffffff; // RXE_VENDOR_ID of Linux
+
 // An open device with its protection domain.
 class Device {
 public:
@@ -46,6 +48,8 @@ public:
     ibv_pd* pd() const { return pd_; }
     AddressHandles& handles() const { return *handles_; }
     const ibv_device_attr& limits() const { return limits_; }
+    // True: places of a send queue are free once requests are done (send_places.h).
+    bool frees_places_early() const;
     const std::string& name() const { return name_; }
     int numa_node() const { return numa_node_; }
     std::uint32_t distance() const { return distance_; }

@@ -122,7 +122,7 @@ Status VerbsQueuePair::post_send_impl(const SendWork& work) {
     if (const Status status = fill(work, request, list.data()); !status.ok()) {
         return status;
     }
-    if (rail_.frees_places_early() && unpolled_.size() >= send_depth_) [[unlikely]] {
+    if (places_.full()) [[unlikely]] {
         return Status::again(Reason::queue_full);
     }
     ibv_send_wr* bad = nullptr;
@@ -130,9 +130,7 @@ Status VerbsQueuePair::post_send_impl(const SendWork& work) {
     if (result != 0) [[unlikely]] {
         return refused(result);
     }
-    if (rail_.frees_places_early()) [[unlikely]] {
-        unpolled_.posted(signal_all_ || (work.flags & kSignaled) != 0);
-    }
+    places_.posted(signal_all_ || (work.flags & kSignaled) != 0);
     return kOk;
 }
 

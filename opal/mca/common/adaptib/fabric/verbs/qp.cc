@@ -80,9 +80,10 @@ VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
     : QueuePair(init.type), rail_(rail),
       send_cq_(*static_cast<VerbsCompletionQueue*>(init.send_cq)),
       receive_cq_(*static_cast<VerbsCompletionQueue*>(init.receive_cq)),
-      srq_(static_cast<VerbsSharedReceiveQueue*>(init.srq)), send_depth_(init.send_depth),
-      signal_all_(init.signal_all), receive_depth_(init.receive_depth),
-      max_gather_(init.max_gather), inline_bytes_(init.inline_bytes) {
+      srq_(static_cast<VerbsSharedReceiveQueue*>(init.srq)),
+      places_(init.send_depth, rail.device().frees_places_early()), signal_all_(init.signal_all),
+      receive_depth_(init.receive_depth), max_gather_(init.max_gather),
+      inline_bytes_(init.inline_bytes) {
     ADAPTIB_INVARIANT(max_gather_ <= kMaxGather, "the list of a request fits on the stack",
                       max_gather_);
 }
@@ -98,7 +99,7 @@ int VerbsQueuePair::create() {
     init.srq = srq_ == nullptr ? nullptr : srq_->srq();
     init.qp_type = type() == QpType::ud ? IBV_QPT_UD : IBV_QPT_RC;
     init.sq_sig_all = signal_all_ ? 1 : 0;
-    init.cap.max_send_wr = std::max(send_depth_, 1u);
+    init.cap.max_send_wr = std::max(send_depth(), 1u);
     init.cap.max_send_sge = std::max(max_gather_, 1u);
     init.cap.max_inline_data = static_cast<std::uint32_t>(inline_bytes_);
     if (srq_ == nullptr) {
@@ -111,7 +112,7 @@ int VerbsQueuePair::create() {
         return error_number(-1);
     }
     inline_bytes_ = std::min<Bytes>(inline_bytes_, init.cap.max_inline_data);
-    send_depth_ = send_depth_ > 0 ? std::max(send_depth_, init.cap.max_send_wr) : 0;
+    places_.set_depth(send_depth() > 0 ? std::max(send_depth(), init.cap.max_send_wr) : 0);
     int error = send_cq_.make_room(*this);
     if (error == 0 && &receive_cq_ != &send_cq_) {
         error = receive_cq_.make_room(*this);
@@ -302,7 +303,7 @@ void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t m
         alternate_loaded_ = false;
         std::erase(rail_.rearming(), this);
         forget_completions();
-        unpolled_.clear();
+        places_.clear();
     }
     alternate_loaded_ = alternate_loaded_ || (mask & kQpAlternatePath) != 0;
     if ((mask & kQpMigration) != 0 && attributes.migration == MigrationState::rearm &&
@@ -340,11 +341,7 @@ int VerbsQueuePair::move_to_error() {
     return result;
 }
 
-void VerbsQueuePair::sent() {
-    if (rail_.frees_places_early()) {
-        unpolled_.polled();
-    }
-}
+void VerbsQueuePair::sent() { places_.polled(); }
 
 Status VerbsQueuePair::check_values(const QpAttributes& a, std::uint32_t mask) const {
     const RailInfo& info = rail_.info();

@@ -14,7 +14,7 @@
 #include "fabric/fabric.h"
 #include "fabric/verbs/queues.h"
 #include "fabric/verbs/rail.h"
-#include "fabric/verbs/unpolled_requests.h"
+#include "fabric/verbs/send_places.h"
 
 namespace adaptib::verbs {
 
@@ -37,13 +37,13 @@ public:
     const VerbsCompletionQueue& receive_cq() const { return receive_cq_; }
     // Null: the queue pair has its own receive queue.
     const VerbsSharedReceiveQueue* srq() const { return srq_; }
-    std::uint32_t send_depth() const { return send_depth_; }
+    std::uint32_t send_depth() const { return places_.depth(); }
     std::uint32_t receive_depth() const { return receive_depth_; }
     QpState last_state() const { return state_; }
     // Called when an error completion tells that the queue pair is in ERR.
     virtual void failed(ibv_wc_status status);
-    // Called when a signaled request has succeeded: for DC initiators and where the rail frees
-    // places early, perhaps for other queue pairs.
+    // Called when a signaled request has succeeded: for DC initiators and where places are
+    // counted, perhaps for other queue pairs.
     virtual void sent();
     // Moves to ERR because of an event of the device or a failed queue. False: an event was
     // reported already.
@@ -89,7 +89,7 @@ protected:
     VerbsCompletionQueue& send_cq_;
     VerbsCompletionQueue& receive_cq_;
     VerbsSharedReceiveQueue* srq_;
-    std::uint32_t send_depth_;
+    SendPlaces places_;
     bool signal_all_;
     ibv_qp* qp_ = nullptr;
     mutable QpState state_ = QpState::reset;
@@ -119,7 +119,6 @@ private:
     std::uint32_t receive_depth_;
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
-    UnpolledRequests unpolled_; // counted where the rail frees places early
     // Source that has reported why the queue pair is in ERR.
     enum class Reported : std::uint8_t { nobody, suspected, completion, event };
     mutable Reported reported_ = Reported::nobody;

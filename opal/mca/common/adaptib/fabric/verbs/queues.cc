@@ -77,6 +77,15 @@ int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int 
 // -------------------------------------------------------------------------------------------------
 // Completion queue
 
+namespace {
+
+// DC initiators count their requests, and so do queue pairs whose places the provider frees early.
+bool hears(VerbsQueuePair& qp) {
+    return qp.type() == QpType::dc_initiator || qp.rail().device().frees_places_early();
+}
+
+} // namespace
+
 VerbsCompletionQueue::~VerbsCompletionQueue() {
     ADAPTIB_INVARIANT(qps_.empty(), "queue pairs end before their completion queue", qps_.size());
     if (cq_ != nullptr) {
@@ -99,13 +108,13 @@ void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
     if (find(qp.number()) == nullptr) {
         qps_.insert(std::lower_bound(qps_.begin(), qps_.end(), qp.number(), number_below), &qp);
         datagram_qps_ += qp.type() == QpType::ud ? 1 : 0;
-        initiators_ += qp.type() == QpType::dc_initiator ? 1 : 0;
+        told_ += hears(qp) ? 1 : 0;
         ADAPTIB_AUDIT(std::is_sorted(qps_.begin(), qps_.end(),
                                      [](auto* a, auto* b) { return a->number() < b->number(); }),
                       "queue pairs are sorted by number", qps_.size());
-        ADAPTIB_INVARIANT(datagram_qps_ + initiators_ <= qps_.size(),
-                          "queue pairs that are counted are in the list", datagram_qps_,
-                          initiators_, qps_.size());
+        ADAPTIB_INVARIANT(datagram_qps_ <= qps_.size() && told_ <= qps_.size(),
+                          "queue pairs that are counted are in the list", datagram_qps_, told_,
+                          qps_.size());
     }
 }
 
@@ -166,10 +175,10 @@ int VerbsCompletionQueue::make_room(const VerbsQueuePair& qp) {
 void VerbsCompletionQueue::detach(VerbsQueuePair& qp) {
     if (std::erase(qps_, &qp) != 0) {
         datagram_qps_ -= qp.type() == QpType::ud ? 1 : 0;
-        initiators_ -= qp.type() == QpType::dc_initiator ? 1 : 0;
-        ADAPTIB_INVARIANT(datagram_qps_ + initiators_ <= qps_.size(),
-                          "queue pairs that are counted are in the list", datagram_qps_,
-                          initiators_, qps_.size());
+        told_ -= hears(qp) ? 1 : 0;
+        ADAPTIB_INVARIANT(datagram_qps_ <= qps_.size() && told_ <= qps_.size(),
+                          "queue pairs that are counted are in the list", datagram_qps_, told_,
+                          qps_.size());
     }
 }
 
@@ -260,7 +269,7 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
     }
     to.kind = work_kind_of(from);
     if (to.kind < WorkKind::receive) {
-        if (initiators_ > 0 || rail_.frees_places_early()) {
+        if (told_ > 0) {
             if (VerbsQueuePair* qp = find(from.qp_num); qp != nullptr) {
                 qp->sent();
             }

@@ -46,7 +46,7 @@ private:
     ibv_cq* cq_ = nullptr;
     bool broken_ = false;
     std::size_t datagram_qps_ = 0;
-    std::size_t initiators_ = 0;       // DC initiators
+    std::size_t told_ = 0;             // those that hear when a request has succeeded
     std::vector<VerbsQueuePair*> qps_; // by number
     std::deque<WorkCompletion> kept_;  // read by forget() and fetch()
 };

@@ -136,28 +136,18 @@ bool try_inline(const VerbsRail& rail, ibv_cq* cq, ibv_qp_type type, RailInfo& i
 
 } // namespace
 
-constexpr std::uint32_t kSoftRoce = 0xffffff; // RXE_VENDOR_ID of Linux
-
-// Omni-Path and TrueScale (rvt_qp_is_avail of Linux's sw/rdmavt/qp.c), and soft-RoCE (queue_full of
-// rdma-core's providers/rxe/rxe.c): places of a send queue are free once requests are done.
-bool frees_places_early(const Device& device) {
-    constexpr std::uint32_t kQlogic = 0x1175; // of Intel's and Cornelis' adapters, too
-    return device.limits().vendor_id == kQlogic || device.limits().vendor_id == kSoftRoce;
-}
-
 // Drivers that do not know the question answer "not guaranteed". Of these, soft-RoCE copies packet
 // after packet. Where the library lacks the question (rdma-core before 39), ConnectX may place in
 // any order; other devices count as ones that place in order, as for Open MPI's and UCX's
 // transports that poll on memory.
 bool trusts_order(const Device& device, int answer) {
-    return answer > 0 || device.limits().vendor_id == kSoftRoce ||
+    return answer > 0 || device.limits().vendor_id == kSoftRoceVendor ||
            (answer < 0 && !is_connectx(device));
 }
 
 VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
                      std::uint32_t index, std::uint64_t owner)
-    : device_(device), port_(port), options_(options), index_(index), owner_(owner),
-      frees_places_early_(verbs::frees_places_early(device)) {
+    : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
     const ibv_device_attr& d = device_.limits();
     port_.flow = flow_of(owner_);
     info_.name = device_.name() + ":" + std::to_string(port_.number);

@@ -76,9 +76,6 @@ public:
 
     // Returns true if the device can resize completion queues.
     bool queues_grow() const { return queues_grow_; }
-    // True: a send queue takes further requests before completions are polled
-    // (unpolled_requests.h).
-    bool frees_places_early() const { return frees_places_early_; }
 
     // After events: the port is down; its state, LID, GID or partition key may have changed.
     void set_down() { down_ = true; }
@@ -134,7 +131,6 @@ private:
     bool broken_ = false;
     bool report_broken_ = false;
     bool queues_grow_ = true;
-    const bool frees_places_early_;
     std::unique_ptr<MemoryRegion> grh_region_;
     ibv_sge grh_{};
     std::vector<VerbsQueuePair*> rearming_;
