@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/wire_connect.h"
 #include "core/core.h"
 #include "fabric/shm/shm_fabric.h"
 #include "unit/core/address_table.h"

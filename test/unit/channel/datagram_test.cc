@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/wire_connect.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/shm/ud.h"
 #include "unit/null_rail.h"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wire_connect.h"
 #include "unit/connect/recorded_rails.h"
 
 namespace adaptib::test {

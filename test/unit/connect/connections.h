@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wire_connect.h"
 #include "connect/connect_context.h"
 #include "unit/recovery/two_rails.h"
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wire_connect.h"
 #include "connect/queue_pairs.h"
 #include "unit/connect/recorded_rails.h"
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wire_connect.h"
 #include "connect/connection_manager.h"
 #include "unit/connect/connections.h"
 

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "base/wire_connect.h"
 #include "unit/connect/recorded_rails.h"
 
 namespace adaptib::test {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "base/wire_connect.h"
 #include "unit/connect/connections.h"
 
 namespace adaptib::test {

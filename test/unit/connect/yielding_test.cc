@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/wire_connect.h"
 #include "unit/connect/recorded_rails.h"
 
 namespace adaptib::test {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections that break or end in the middle of something, and malformed messages.
+#include "base/wire_connect.h"
 #include "common_adaptib_two_sided.h"
 #include "cores.h"
 #include "simulator/faults/fault.h"

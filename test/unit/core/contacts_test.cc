@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/wire_connect.h"
 #include "unit/core/reachable_rail.h"
 
 namespace adaptib::test {

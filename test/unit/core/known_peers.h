@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/wire_connect.h"
 #include "core/contacts.h"
 #include "core/departures.h"
 #include "core/peer_directory.h"
