@@ -200,12 +200,12 @@ public:
         constexpr std::uint32_t kManyLost = 200;
         paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost;
         // A loss of datagrams does not end: where many are lost, each of a chain of messages may
-        // wait for the longest time before one is sent again. DC initiators are replaced when what
-        // they have sent is gone.
+        // wait for the longest time before one is sent again. A path that has failed often is asked
+        // every 2 s; DC initiators are replaced when what they have sent is gone.
         ends_within_ =
             number(program, "datagram_loss", 0) >= kManyLost / 2
                 ? Nanoseconds{std::chrono::minutes{5}}
-                : std::chrono::seconds{number(program, "outliving_writes", 0) > 0 ? 4 : 1};
+                : std::chrono::seconds{number(program, "outliving_writes", 0) > 0 ? 5 : 3};
         if (ranks_ != nullptr && failing > 0) {
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
