@@ -76,11 +76,16 @@ Nanoseconds UdQueuePair::transmit(const SendWork& work, Bytes length, Path& path
                                   Nanoseconds ready) {
     const Passage passage = send_packet(path, length, ready, work.remote_qp);
     if (!world_.network().up(path) || process().dead()) {
+        world_.note_fault();
         return passage.left;
     }
     const WorldOptions& odds = world_.options();
     const auto happens = [&](double odd) {
-        return !machine_.offers.reliable_ud && odd > 0 && world_.random().unit() < odd;
+        const bool does = !machine_.offers.reliable_ud && odd > 0 && world_.random().unit() < odd;
+        if (does) {
+            world_.note_fault();
+        }
+        return does;
     };
     if (happens(odds.datagram_loss)) {
         return passage.left;

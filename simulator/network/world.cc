@@ -85,6 +85,7 @@ void World::set_port(PortIndex port, bool up) {
     if (network_->port_up(port) == up) {
         return;
     }
+    note_fault();
     if (trace) {
         tell("port %u %s", port, up ? "up" : "down");
     }
@@ -96,6 +97,7 @@ void World::set_port(PortIndex port, bool up) {
 }
 
 void World::set_link(LinkIndex link, bool up) {
+    note_fault();
     if (trace) {
         tell("link %u %s", link, up ? "up" : "down");
     }

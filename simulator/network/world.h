@@ -85,6 +85,9 @@ public:
     void set_connections(bool pass) { connections_pass_ = pass; }
     bool connections_pass() const { return connections_pass_; }
     void kill(Process& process);
+    // Number of faults so far: ports and cables that changed, datagrams that were lost, doubled or
+    // late.
+    std::uint64_t faults() const { return faults_; }
 
     // Called with a line for each completion, datagram, event and fault. May be empty.
     std::function<void(const std::string&)> trace;
@@ -103,6 +106,7 @@ public:
     std::uint32_t next_engine(PortIndex port) { return next_engine_[port]++; }
     DatagramPool& datagrams() { return datagrams_; }
     LatePackets& late_packets() { return late_packets_; }
+    void note_fault() { ++faults_; }
     void leave(SimFabric* fabric);
 
 private:
@@ -118,6 +122,7 @@ private:
     std::vector<Wire> wires_out_; // by port
     std::vector<Wire> wires_in_;
     std::vector<std::uint32_t> next_engine_;
+    std::uint64_t faults_ = 0;
     DatagramPool datagrams_;
     LatePackets late_packets_{*this};
     bool connections_pass_ = true;

@@ -87,6 +87,9 @@ public:
     virtual Nanoseconds held_up_until() const { return Nanoseconds{0}; }
     virtual Nanoseconds ends_within() const { return Nanoseconds{0}; }
 
+    // Number of injected faults so far.
+    virtual std::uint64_t faults() const = 0;
+
     // Which ranks are endpoints of the same process, and the names of all.
     virtual const sim::Endpoints& endpoints() const = 0;
 

@@ -272,6 +272,8 @@ void Runner::ask_the_models() {
     add(memory_.puts, &MovedData::completed);
     add(memory_.gets, &MovedData::completed);
     add(memory_.atomics, &AtomicUpdate::completed);
+    outcome_.faults = driver_->faults();
+    outcome_.time = driver_->time();
     outcome_.course = course.value();
     outcome_.messages = history_.messages.size() + history_.actives.size();
     outcome_.one_sided = memory_.puts.size() + memory_.gets.size() + memory_.atomics.size();

@@ -17,6 +17,8 @@ struct Outcome {
     std::vector<std::string> problems;
     std::uint64_t messages = 0;  // two-sided and active
     std::uint64_t one_sided = 0; // operations
+    std::uint64_t faults = 0;    // injected
+    Nanoseconds time{0};         // virtual
     std::uint64_t course = 0;    // digest of all times of completion: the same for the same program
 };
 

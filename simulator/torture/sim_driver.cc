@@ -250,6 +250,7 @@ public:
         return std::max(failures_.last(), computes_until_);
     }
     Nanoseconds ends_within() const override { return ends_within_; }
+    std::uint64_t faults() const override { return ranks_->world().faults(); }
     bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
     // Runs until the world stands still, and many passes of the cores start nothing.
     void settle() override {

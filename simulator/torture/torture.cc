@@ -56,6 +56,8 @@ struct Progress {
     std::atomic<std::uint64_t> failed{0};
     std::atomic<std::uint64_t> messages{0};
     std::atomic<std::uint64_t> one_sided{0};
+    std::atomic<std::uint64_t> faults{0};
+    std::atomic<std::int64_t> nanoseconds{0}; // of virtual time
 };
 
 Outcome run_program(const Program& program, const std::string& trace = {}) {
@@ -130,6 +132,8 @@ void work(const Options& options, std::uint64_t first, Progress& progress,
         const Outcome outcome = run_program(program);
         progress.messages += outcome.messages;
         progress.one_sided += outcome.one_sided;
+        progress.faults += outcome.faults;
+        progress.nanoseconds += outcome.time.count();
         if (!outcome.problems.empty()) {
             show("seed " + std::to_string(seed) + " failed", outcome);
             if (options.shrink) {
@@ -230,17 +234,22 @@ private:
         std::uint64_t failed = 0;
         double messages = 0;
         double one_sided = 0;
+        std::uint64_t faults = 0;
+        double hours = 0;
         for (std::uint64_t job = 0; job < options_.jobs; ++job) {
             seeds += progress_[job].seeds;
             failed += progress_[job].failed;
             messages += static_cast<double>(progress_[job].messages);
             one_sided += static_cast<double>(progress_[job].one_sided);
+            faults += progress_[job].faults;
+            hours += static_cast<double>(progress_[job].nanoseconds) / 3600e9;
         }
         const std::chrono::duration<double> took = SteadyClock::now() - begin;
         std::printf("%llu seeds, %llu failed, %.3f million messages, %.3f million one-sided "
-                    "operations in %.1f s\n",
+                    "operations, %llu faults, %.1f hours of virtual time in %.1f s\n",
                     static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
-                    messages / 1e6, one_sided / 1e6, took.count());
+                    messages / 1e6, one_sided / 1e6, static_cast<unsigned long long>(faults), hours,
+                    took.count());
         std::fflush(stdout);
         return failed;
     }

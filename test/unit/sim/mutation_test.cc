@@ -60,6 +60,7 @@ public:
     Counters& counters(std::uint32_t rank) override { return below_->counters(rank); }
     const sim::Endpoints& endpoints() const override { return below_->endpoints(); }
     std::vector<std::string> messages() override { return below_->messages(); }
+    std::uint64_t faults() const override { return below_->faults(); }
     void wake(std::uint32_t rank, std::uint64_t ticks) override { below_->wake(rank, ticks); }
     void compute(std::uint32_t rank, std::uint64_t ticks) override { below_->compute(rank, ticks); }
     bool run(const std::function<bool()>& done) override {
