@@ -2,6 +2,8 @@
 // MonotonicClock and AttendedClock (base/clock.h).
 #include "base/clock.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <ctime>
 
@@ -12,6 +14,8 @@ Nanoseconds MonotonicClock::now() const {
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return std::chrono::seconds{ts.tv_sec} + Nanoseconds{ts.tv_nsec};
 }
+
+void MonotonicClock::yield() const { sched_yield(); }
 
 Nanoseconds AttendedClock::now() const {
     const Nanoseconds now = clock_.now();

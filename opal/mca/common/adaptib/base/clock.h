@@ -3,7 +3,7 @@
 //
 // Purpose: the core never reads a clock of its own (architecture: rule 3). The process gives it the
 // monotonic clock; a test or the simulator gives it virtual time.
-// Threads: now() may be called from any thread.
+// Threads: now() and yield() may be called from any thread.
 // May touch: base/ only.
 #pragma once
 
@@ -17,12 +17,15 @@ class Clock {
 public:
     virtual ~Clock() = default;
     virtual Nanoseconds now() const = 0;
+    // Lets other processes run while this one waits. Virtual time does not pass by that.
+    virtual void yield() const {}
 };
 
 // CLOCK_MONOTONIC of this host.
 class MonotonicClock final : public Clock {
 public:
     Nanoseconds now() const override;
+    void yield() const override;
 };
 
 // Time that moves only when told to, by any thread.

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <thread>
 #include <utility>
 
 #include "base/process_name.h"
@@ -156,7 +155,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
     const auto wait = [&](Nanoseconds until) {
         while (!left().empty() && parts_.environment.clock->now() - start < until) {
             if (progress() == 0) {
-                std::this_thread::yield();
+                parts_.environment.clock->yield();
             }
         }
     };
@@ -180,7 +179,7 @@ void Core::drain(Nanoseconds limit) {
         const Nanoseconds lasted = parts_.environment.clock->now() - start;
         goes_on = left != Unsent::none && lasted < (left == Unsent::data ? limit : kLastWords);
         if (goes_on && idle) {
-            std::this_thread::yield(); // to a process that has to take the data
+            parts_.environment.clock->yield(); // to a process that has to take the data
         }
     }
     parts_.progress->events().report_notices();
