@@ -4,7 +4,9 @@
 #   release   components (installed to its components/), unit tests, MPI programs
 #   asan      unit tests under AddressSanitizer and UBSan, and fuzz targets with libFuzzer
 #   tsan      unit tests under ThreadSanitizer
-# Both use clang, which compiles for sanitizers in half of gcc's time.
+#   mutation  unit tests over a core with mutants (test/mutation)
+#   coverage  unit tests that count what they run of the core
+# All but the first use clang, which compiles for sanitizers in half of gcc's time.
 #
 # Groups of sources are compiled together (together.py), which takes less than half of the time:
 # most of it goes into headers, and into functions that each source needs compiled once more. If a
@@ -21,6 +23,12 @@ build_options() {
     case $1 in
         release) printf '%s\n' --enable-werror CFLAGS="-g1 -O2" CXXFLAGS="-g1 -O2" ;;
         asan) printf '%s\n' --enable-werror --enable-asan --enable-fuzzing "${clang[@]}" ;;
+        mutation)
+            printf '%s\n' CPPFLAGS="-DADAPTIB_AUDITS -D_GLIBCXX_ASSERTIONS" "${clang[@]}" \
+                CXXFLAGS="-g1 -O1 -Wno-c++11-narrowing" ;;
+        coverage)
+            local counted="-g1 -O1 -fprofile-instr-generate -fcoverage-mapping"
+            printf '%s\n' CC=clang CXX=clang++ CFLAGS="$counted" CXXFLAGS="$counted" ;;
         tsan) printf '%s\n' --enable-werror --enable-tsan "${clang[@]}" ;;
         *) die "no build variant \"$1\"" ;;
     esac

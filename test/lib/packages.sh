@@ -21,13 +21,15 @@ libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 zstd                vm
 python3-minimal     all
-python3             bench study packages pages mpi mpi_fuzz hca vm
+python3             bench study packages pages mpi mpi_fuzz hca vm mutation coverage
+python3-clang       mutation
+llvm                coverage
 valgrind            instructions watched
 mpich               mpich
 libmpich-dev        mpich
 clang-format        check
-clang               asan tsan fuzz mpi_tsan
-libclang-rt-14-dev  asan tsan fuzz mpi_tsan
+clang               asan tsan fuzz mpi_tsan mutation coverage
+libclang-rt-14-dev  asan tsan fuzz mpi_tsan coverage
 lammps              example clients verbs vm
 lammps-examples     example clients verbs vm
 netpipe-openmpi     clients verbs vm

@@ -108,6 +108,14 @@ TEST_F(Mirror, ASkipLeadsToTheBeginning) {
     EXPECT_EQ(found, (std::vector<std::uint32_t>{20}));
 }
 
+TEST_F(Mirror, NoMessageGoesBeyondTheEnd) {
+    ASSERT_TRUE(mirror.prepare());
+    put(15, MessageType::eager, 20, 8); // two units
+    EXPECT_FALSE(between(15, 17));
+    put(14, MessageType::eager, 20, 8);
+    EXPECT_TRUE(between(14, 16));
+}
+
 TEST_F(Mirror, AGatheredMessageHasNoBody) {
     ASSERT_TRUE(mirror.prepare());
     mirror.note_gathered(0, false);

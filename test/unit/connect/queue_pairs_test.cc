@@ -56,7 +56,9 @@ protected:
 
 TEST_F(Pairs, EachUsablePathGetsOneInTheStateInit) {
     peer_->contact.address.rails[0].rate = 1000;
+    peer_->contact.route.pairs[1].path = 3;
     ASSERT_TRUE(pairs_.make_all(*peer_).ok());
+    EXPECT_EQ(peer_->lanes.subchannels[1].path, 3u);
     EXPECT_EQ(live(*peer_), (std::vector<std::uint32_t>{0, 1}));
     EXPECT_EQ(made(*peer_, 0).states, std::vector{QpState::init});
     EXPECT_EQ(made(*peer_, 0).attributes.access, kRemoteRead | kRemoteWrite | kRemoteAtomic);

@@ -200,6 +200,25 @@ TEST_F(Registrations, WhatIsUnmappedIsRegisteredAnew) {
     EXPECT_EQ(counters_.registrations_forgotten, 1u);
 }
 
+TEST_F(Registrations, APlaceHoldsUntilSomethingIsDropped) {
+    RegistrationCache::Place places[2];
+    for (RegistrationCache::Place& place : places) { // one before anything is dropped, one after it
+        RegistrationCache::Use use;
+        ASSERT_TRUE(acquire(0, kPage, use).ok());
+        place = RegistrationCache::remember(use);
+        RegistrationCache::Use again;
+        EXPECT_TRUE(cache_->use_again(place, at(0), kPage, kRemoteRead, again));
+        EXPECT_FALSE(cache_->use_again(place, at(0), 2 * kPage, kRemoteRead, again));
+        use.reset();
+        again.reset();
+        cache_->forget(at(0), kPage);
+        cache_->settle();
+        EXPECT_FALSE(cache_->use_again(place, at(0), kPage, kRemoteRead, again));
+    }
+    RegistrationCache::Use use;
+    EXPECT_FALSE(cache_->use_again(places[0], at(0), kPage, kRemoteRead, use));
+}
+
 TEST_F(Registrations, TooMuchToRememberForgetsEverything) {
     EXPECT_EQ(registrations_for(0, kPage), 1u);
     for (std::uintptr_t i = 0; i < 100; ++i) {

@@ -535,6 +535,19 @@ TEST_F(RendezvousTest, MessagesThatFitNoTransferAreBadPackets) {
     rendezvous->on_block(*peer, {});
     rendezvous->on_written(*peer, {12345, kLength});
     EXPECT_EQ(bad(), 5u);
+    clear.address = kTheirs;
+    clear.key_count = 2;
+    clear.send_id = id + 1; // of no transfer
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    rendezvous->on_finish(*peer, {id + 1});
+    EXPECT_EQ(bad(), 7u);
+    const std::unique_ptr<Peer> stranger = there.peer(10);
+    clear.send_id = id; // of a message to the peer
+    rendezvous->on_clear_to_send(*stranger, 0, clear);
+    rendezvous->on_block_done(*stranger, {id, 0, 0});
+    rendezvous->on_finish(*stranger, {id});
+    EXPECT_EQ(bad(), 10u);
+    EXPECT_EQ(posted(), 0u);
     EXPECT_EQ(sent, 0);
 }
 
