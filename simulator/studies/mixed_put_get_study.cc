@@ -130,7 +130,7 @@ struct Papers {
     std::optional<double> reordered;
 };
 // By hosts, over one rail and two.
-constexpr double kInterleavedOfBoth[3][2] = {{0.989, 0.991}, {0.964, 0.954}, {0.97, 0.93}};
+constexpr double kInterleavedOfBoth[3][2] = {{0.989, 0.991}, {0.964, 0.954}, {0.974, 0.941}};
 constexpr Papers kPapers[3][2] = {{{880, 907}, {1703, 1800}}, {{962, 1900}, {1474, 2604}}, {}};
 
 } // namespace

@@ -8,5 +8,5 @@
 int main(int argc, char** argv) {
     using namespace adaptib::study;
     return channel_study("onetoall", "One rank sends to all others", Program::one_to_all,
-                         {-19, -24}, {{-33.7, -36.7}, {-30.1, -33.3}}, argc, argv);
+                         {-19, -24}, {{-33.5, -37.1}, {-30.7, -34.4}}, argc, argv);
 }
