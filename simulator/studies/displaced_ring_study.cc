@@ -53,10 +53,10 @@ int main(int argc, char** argv) {
             study.quick() ? 8 : 12, study.quick() ? 1 : 3);
         for (const PathPolicy& policy : policies) {
             const bool hsam = policy.name == "adaptive, 4 paths";
-            study.row(what + ": bandwidth, " + policy.name, "of one path's",
-                      all.bandwidth.at(policy.name),
-                      hsam ? std::optional<double>(kPaper) : std::nullopt,
-                      hsam ? std::optional<Bound>(around(count == 24 ? 1.8 : 1.9, 0.06)) : std::nullopt);
+            study.row(
+                what + ": bandwidth, " + policy.name, "of one path's",
+                all.bandwidth.at(policy.name), hsam ? std::optional<double>(kPaper) : std::nullopt,
+                hsam ? std::optional<Bound>(around(count == 24 ? 1.8 : 1.9, 0.06)) : std::nullopt);
         }
         study.row(what + ": bandwidth, ideal balancer", "of one path's", all.bandwidth.at("ideal"));
         for (const PathPolicy& policy : policies) {
