@@ -13,9 +13,9 @@
 // time from the request for a connection until it is open, and that of a round. Creating a queue
 // pair takes 1 ms there, the least that the paper's "thousands of microseconds" for creating and
 // destroying one (3.4) can mean; and in a second run nothing, as in other studies.
-// Bounds (--check): aqps takes 0.99 to 1.03 times as long as the best of the fixed choices. With the
-// pool connections are open in 0.62 of the time, and in 0.36 of it if creating a queue pair costs
-// something, both within 8 %.
+// Bounds (--check): aqps takes 0.99 to 1.03 times as long as the best of the fixed choices. With
+// the pool connections are open in 0.62 of the time, and in 0.36 of it if creating a queue pair
+// costs something, both within 8 %.
 // Source: Takagi et al., 3.4, 4.
 #include <algorithm>
 #include <memory>

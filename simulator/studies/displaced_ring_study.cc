@@ -9,9 +9,10 @@
 // rounds after those in which policies learn. The ideal balancer's links between switches are never
 // a bottleneck.
 // Bounds (--check):
-//   adaptive over 4 paths has 1.8 times the bandwidth of one path with 24 ranks (paper 1.21, see the
-//   notes) and 1.9 times with 48, within 6 % as the routings differ, and auto over 8 paths takes 0.965 of the time that the ideal balancer
-//   saves, within 2 %, both in the median of the routings
+//   adaptive over 4 paths has 1.8 times the bandwidth of one path with 24 ranks (paper 1.21, see
+//   the notes) and 1.9 times with 48, within 6 % as the routings differ, and auto over 8 paths
+//   takes 0.965 of the time that the ideal balancer saves, within 2 %, both in the median of the
+//   routings
 #include <string>
 
 #include "simulator/studies/multipath.h"

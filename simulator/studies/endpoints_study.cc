@@ -3,8 +3,8 @@
 // Multiple Endpoints for MPI with libibverbs, figures 1, 2 and 4).
 //
 // Measured: messages a second of a stream of 2-byte messages between two hosts into posted
-// receives, at most kInFlight sends under way; once with one thread on each host, which uses 1 to 16
-// endpoints in turn; once with a thread for each endpoint.
+// receives, at most kInFlight sends under way; once with one thread on each host, which uses 1 to
+// 16 endpoints in turn; once with a thread for each endpoint.
 // Paper: bare verbs, a queue pair and a completion queue for each context, each send signaled; each
 // context is posted to until its send queue is full, and then polled, in turn. One context is
 // fastest, with more the cycles of a completed send grow. Its figures' values are not in its text,
@@ -16,10 +16,10 @@
 // nothing: benchmarks/endpoints counts their instructions.
 // A thread costs in the model what a process costs, so the two are not compared.
 // Bounds (--check), of million messages a second:
-//   one thread over one endpoint: 7.957 within 1 %, what the posts and the credit of the core's rings
-//   leave of the post's 296 cycles; over k endpoints 0.99 to 1.005 times as many
-//   2 threads: 15.47 within 1 %; 16 threads: 27.72 within 2 %, where the adapter is the limit, so that
-//   each further work request a message shows
+//   one thread over one endpoint: 7.957 within 1 %, what the posts and the credit of the core's
+//   rings leave of the post's 296 cycles; over k endpoints 0.99 to 1.005 times as many
+//   2 threads: 15.47 within 1 %; 16 threads: 27.72 within 2 %, where the adapter is the limit, so
+//   that each further work request a message shows
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -10,8 +10,8 @@
 // cost nothing; the default policy.
 // Bounds (--check):
 //   no message is lost, doubled or reordered
-//   one port down: the remaining half flows, within 2 %; 0.9 of it within a bin of the failure. Both
-//   down: nothing flows
+//   one port down: the remaining half flows, within 2 %; 0.9 of it within a bin of the failure.
+//   Both down: nothing flows
 //   0.9 of all flows within a bin of the return; the rate at the end is that before within 1 %
 //   the connection is repaired twice: without the port, and with it
 #include <algorithm>

@@ -11,10 +11,10 @@
 // In turns: `interleave` 0, and the program starts a put and a get in turns. The peaks of one
 // direction and of both are of 32 puts by one process and by two.
 // Bounds (--check):
-//   interleaved, puts first: of the peak of both directions what kInterleavedOfBoth says, within 1 %;
-//     gets first: 0.97 to 0.995 of it (connect-ib: 0.93 to 0.98)
-//   as asked for: the peak of one direction within 1 % (connect-ib: 1.0 to 1.2 times it, because the
-//     last part of an operation longer than 1 MiB leaves when gets are started)
+//   interleaved, puts first: of the peak of both directions what kInterleavedOfBoth says, to 1
+//     point; gets first: 0.97 to 0.995 of it (connect-ib: 0.93 to 0.98)
+//   as asked for: the peak of one direction within 1 % (connect-ib: 1.0 to 1.2 times it, because
+//     the last part of an operation longer than 1 MiB leaves when gets are started)
 //   interleaved, the size that gains least: as long as "as asked for", within 1 %
 //   puts alone, after mixed epochs: 1.00 to 1.03 times their time in a world without gets
 #include <algorithm>

@@ -11,7 +11,8 @@
 //   bss (12, 3) and auto over 12 paths: messages 41 to 50 after the move take as long as before,
 //   within 1 %
 //   auto: when the hot spot is gone, one path's time without any, within 1 %, over one path again
-//   background jobs: auto over 8 paths takes 0.52 of one path's time, within 10 % (the seeds' spread)
+//   background jobs: auto over 8 paths takes 0.52 of one path's time, within 10 % (the seeds'
+//   spread)
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -5,11 +5,11 @@
 // in one direction and in both; and alltoall of eight hosts. MB are 10^6 bytes, of all ranks.
 // Here: complete cores, machine model `infinihost-iii`; each policy learns from the same traffic
 // first. The own policy has the name `own`; it is known to this program alone.
-// Bounds (--check): `auto`, the default, reaches 0.99 to 1.00 of the best policy's rate with each of
-// the workloads. The own policy's rate is that of `none`, which uses one rail, times what the rails
-// can add to messages that are sent whole: 1.00 where they wait for each other, and in alltoall,
-// where each rank sends one at a time; 2.00 (1.98 with 64 KiB) for many at a time over rails that are
-// alike, 1.23 over rails of 4:1, all within 1 %.
+// Bounds (--check): `auto`, the default, reaches 0.99 to 1.00 of the best policy's rate with each
+// of the workloads. The own policy's rate is that of `none`, which uses one rail, times what the
+// rails can add to messages that are sent whole: 1.00 where they wait for each other, and in
+// alltoall, where each rank sends one at a time; 2.00 (1.98 with 64 KiB) for many at a time over
+// rails that are alike, 1.23 over rails of 4:1, all within 1 %.
 #include <algorithm>
 #include <map>
 #include <memory>

@@ -8,10 +8,10 @@
 // operations under way, sizes from 1 KiB to 1 MiB. MB are 10^6 bytes. Latency: of one operation
 // until it is complete.
 // Bounds (--check), of two rails against one:
-//   IA32, a bus for each rail: bandwidth of puts, of gets and of both directions 1.998 times as high,
-//     within 1 %, latency of 1 MiB 0.504 times as long, within 2 %
-//   EM64T, ports of one bus of 1500 MB/s: bandwidth 1.544 times (the bus: 1.55), within 1 %, latency
-//     0.65 times, within 2 %
+//   IA32, a bus for each rail: bandwidth of puts, of gets and of both directions 1.998 times as
+//     high, within 1 %, latency of 1 MiB 0.504 times as long, within 2 %
+//   EM64T, ports of one bus of 1500 MB/s: bandwidth 1.544 times (the bus: 1.55), within 1 %,
+//     latency 0.65 times, within 2 %
 //   the size that gains least takes 1.010 times as long (EM64T: 1.115), within 1 %, in a stream or
 //     alone
 #include <algorithm>

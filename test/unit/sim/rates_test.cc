@@ -157,7 +157,7 @@ struct Case {
 };
 
 constexpr Nanoseconds kHeard = 100ms;
-// The adapter sends again what was not answered within answer_timeout, rounded up to 4.096 us x 2^18.
+// The adapter sends again what was not answered within answer_timeout, rounded up to 1.07 s.
 constexpr Nanoseconds kSentAgain = 1100ms;
 constexpr Nanoseconds kAsked = 2350ms;
 constexpr Ports kTwoRails{2, 1};

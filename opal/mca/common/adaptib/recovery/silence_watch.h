@@ -57,8 +57,8 @@ public:
     }
     // Order of calls: begin_look(); look_at() for each peer; end_look().
     void begin_look(std::uint64_t posted);
-    // Returns true if a queue pair of the peer completes nothing any more, so that its connection is
-    // to be repaired.
+    // Returns true if a queue pair of the peer completes nothing any more, so that its connection
+    // is to be repaired.
     bool look_at(Peer& peer);
     void end_look() { next_ = options_.clock->now() + options_.timeout / kLooks; }
 
