@@ -92,10 +92,14 @@ void Network::set_rate(LinkIndex link) {
 void Network::set_link(LinkIndex link, bool up) {
     for (const LinkIndex direction : {link, topology_.links[link].reverse}) {
         if (direction != kNoIndex) {
-            link_up_[direction] = up ? 1 : 0;
-            set_rate(direction);
+            set_direction(direction, up);
         }
     }
+}
+
+void Network::set_direction(LinkIndex link, bool up) {
+    link_up_[link] = up ? 1 : 0;
+    set_rate(link);
     ++changes_;
 }
 

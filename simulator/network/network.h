@@ -54,8 +54,9 @@ public:
 
     bool port_slowed(PortIndex port) const { return slowed_[topology_.ports[port].link] > 1; }
 
-    // Sets both directions of a cable. Flows on a cable that is down stand still.
+    // Sets both directions of a cable, or one. Flows on a cable that is down stand still.
     void set_link(LinkIndex link, bool up);
+    void set_direction(LinkIndex link, bool up);
     void set_port(PortIndex port, bool up);
     // Sets the rate to nominal rate / factor.
     void slow_port(PortIndex port, std::uint32_t factor);

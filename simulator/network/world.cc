@@ -105,6 +105,14 @@ void World::set_link(LinkIndex link, bool up) {
     paths_changed();
 }
 
+void World::set_direction(LinkIndex link, bool up) {
+    if (trace) {
+        tell("one direction of link %u %s", link, up ? "up" : "down");
+    }
+    network_->set_direction(link, up);
+    paths_changed();
+}
+
 void World::set_group(std::uint32_t host, std::uint32_t group) {
     if (trace) {
         tell("host %u in group %u", host, group);

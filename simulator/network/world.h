@@ -78,6 +78,7 @@ public:
     // Faults, effective at once.
     void set_port(PortIndex port, bool up);
     void set_link(LinkIndex link, bool up);
+    void set_direction(LinkIndex link, bool up); // one of a cable's two
     void slow_port(PortIndex port, std::uint32_t factor) { network_->slow_port(port, factor); }
     void set_group(std::uint32_t host, std::uint32_t group);
     void set_plane(PortIndex port, std::uint32_t plane) { network_->set_plane(port, plane); }

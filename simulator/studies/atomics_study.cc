@@ -8,7 +8,7 @@
 // adapters per host.
 // Bounds (--check):
 //   every addition counts once, and each returns a value of its own
-//   one at a time, target-assisted additions take at most 2 times as long as the adapter's
+//   one at a time, target-assisted additions take 1.36 times as long as the adapter's, within 3 %
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
         study.row(std::string("fetch-and-add, one at a time, ") + kWays[way], "us", alone[way]);
     }
     const double ratio = alone[1] / alone[0];
-    study.row("  the target's, of the adapter's", "", ratio, {}, Bound{0, 2});
+    study.row("  the target's, of the adapter's", "", ratio, {}, around(1.36, 0.03));
     Panel panel;
     panel.title = "Additions to one counter";
     panel.unit = "M/s";

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kRepeats = 5; // of both programs (AQPS 4.3)
 constexpr std::uint32_t kMostRanks = 64;
+constexpr double kMargin = 1.5; // of a change of time, points
 char kDcOnDemand[] = "dc_on_demand";
 char kRcOnDemand[] = "rc_on_demand";
 char kAqps[] = "aqps";
@@ -174,8 +175,8 @@ void add_varied(Study& study, const Comparison& comparison) {
 
 } // namespace
 
-int channel_study(const char* name, const char* title, Program program, const Published& published,
-                  int argc, char** argv) {
+int channel_study(const char* name, const char* title, Program program, const Change& published,
+                  const Measured& measured, int argc, char** argv) {
     Study study(name, title, "machine model connect-ib");
     study.parse(argc, argv);
     const bool brief = study.quick() || program == Program::repeat; // repeat has ten parts
@@ -201,14 +202,16 @@ int channel_study(const char* name, const char* title, Program program, const Pu
     study.panel(panel);
     const double against_dc = 100 * (last[2] / last[0] - 1);
     const double against_rc = 100 * (last[2] / last[1] - 1);
-    const auto compare = [&](const char* what, double time) {
-        study.row(std::string(what) + " against DC-RDMA-OD", "%", 100 * (time / last[0] - 1),
-                  published.against_dc, Bound{-100, published.against_dc});
-        study.row(std::string(what) + " against RC-RDMA-OD", "%", 100 * (time / last[1] - 1),
-                  published.against_rc, Bound{-100, published.against_rc});
+    const auto compare = [&](const char* what, double time, const Change& known) {
+        const auto row = [&](const char* other, double base, double paper, double usual) {
+            study.row(std::string(what) + " against " + other, "%", 100 * (time / base - 1), paper,
+                      Bound{usual - kMargin, usual + kMargin});
+        };
+        row(kDc.name, last[0], published.against_dc, known.against_dc);
+        row(kRc.name, last[1], published.against_rc, known.against_rc);
     };
-    compare(kSelected.name, last[2]);
-    compare(kPublishedCosts.name, last[3]);
+    compare(kSelected.name, last[2], measured.ours);
+    compare(kPublishedCosts.name, last[3], measured.by_published_costs);
     if (!study.quick()) {
         const Comparison shorter(study, program, 100'000);
         add_breakdown(study, shorter);

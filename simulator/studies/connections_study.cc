@@ -20,7 +20,7 @@
 // Bounds (--check):
 //   connections on demand and partial are those of table 2 within 0.5
 //   on_demand: no connection at the start, and the memory of a rank does not grow with the job
-//   partial: at most 2 log2 N connections per rank; static: N - 1
+//   partial: 2 log2 N - 1 connections per rank; static: N - 1
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -315,13 +315,8 @@ void add_starts(Study& study) {
             }
             const Begin begin = begin_of(study, count, mode);
             const std::string what = "start of " + std::to_string(count) + ", " + mode;
-            Bound bound{0, 2 * std::ceil(std::log2(count))};
-            if (all) {
-                bound = {count - 1.0, count - 1.0};
-            } else if (none) {
-                bound = {0, 0};
-            }
-            study.row(what + ": connections", "", begin.connections, {}, bound);
+            const double expected = all ? count - 1.0 : none ? 0.0 : 2 * std::log2(count) - 1;
+            study.row(what + ": connections", "", begin.connections, {}, Bound{expected, expected});
             if (first.count(mode) == 0) {
                 first[mode] = begin.bytes;
             }

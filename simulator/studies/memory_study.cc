@@ -3,14 +3,13 @@
 // 4.2, figures 8, 9).
 //
 // All ranks talk to all. Sizes of queue pairs, receives and rings are the paper's (table 4), whose
-// queue pairs cannot be measured here. The memory of the statistics is ours, taken from a
-// production History with 256 active sources of n, after so many periods that it does not grow any
-// more; beside it stands the paper's table of 2,048 periods by all ranks.
+// queue pairs cannot be measured here, so what follows from them alone has no bound. The memory of
+// the statistics is ours, taken from a production History with 256 active sources of n, after so
+// many periods that it does not grow any more; beside it stands the paper's table of 2,048 periods
+// by all ranks.
 // Figure 8 is without buffers, figure 9 with receives and rings: common to all methods, and linear
 // in n.
-// Bounds (--check), at 65,536 ranks:
-//   our statistics take less than 2 MB; with the paper's table AQPS takes 273 MB within 1 %, the
-//   table 87 MB within 3 %, and RC on demand 93 GB within 1 %
+// Bounds (--check): at 65,536 ranks our statistics take 0.365 MB within 5 %.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -98,13 +97,13 @@ int main(int argc, char** argv) {
     study.panel(queue_pairs);
     study.panel(all);
     study.row("65,536 ranks: DC-RDMA-OD", "MB", dc / kMB);
-    study.row("65,536 ranks: RC-RDMA-OD", "GB", rc / kGB, 93, Bound{0.99 * 93, 1.01 * 93});
-    study.row("65,536 ranks: AQPS as published", "MB", aqps_published / kMB, 273,
-              Bound{0.99 * 273, 1.01 * 273});
-    study.row("  of which the table of all ranks", "MB", published_table(kMost) / kMB, 87,
-              Bound{0.97 * 87, 1.03 * 87});
-    study.row("65,536 ranks: AQPS here", "MB", aqps / kMB, 273, Bound{0, 273});
-    study.row("  of which statistics, 256 active sources", "MB", ours / kMB, 87, Bound{0, 2});
+    study.row("65,536 ranks: RC-RDMA-OD", "GB", rc / kGB, 93);
+    study.row("65,536 ranks: AQPS as published", "MB", aqps_published / kMB, 273);
+    study.row("  of which the table of all ranks", "MB", published_table(kMost) / kMB, 87);
+    study.row("65,536 ranks: AQPS here", "MB", aqps / kMB, 273);
+    study.row("  of which statistics, 256 active sources", "MB", ours / kMB, 87,
+              around(0.365, 0.05));
+    study.note("All but the last row follow from the paper's sizes, by the paper's formulas.");
     study.note("Buffers grow with the ranks in every method (the paper's remark to figure 9); "
                "ring_max limits them.");
     return study.finish("memory: statistics " + number_text(ours / kMB) +

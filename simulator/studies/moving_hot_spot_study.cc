@@ -8,11 +8,11 @@
 // between hosts of other leaves and these, each at 100 MB/s.
 // Over flows (flow_ranks.h), machine model infinihost-iii.
 // Bounds (--check):
-//   bss (12, 3) and auto over 12 paths: messages 41 to 50 after the move take at most 1.1 times as
-//   long as before
-//   auto: when the hot spot is gone, at most 1.01 of one path's time without any, over one path
-//   again
-//   background jobs: auto over 8 paths is at least as fast as one path
+//   bss (12, 3) and auto over 12 paths: messages 41 to 50 after the move take as long as before,
+//   within 1 %
+//   auto: when the hot spot is gone, one path's time without any, within 1 %, over one path again
+//   background jobs: auto over 8 paths takes 0.52 of one path's time, within 10 % (the seeds'
+//   spread)
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -152,10 +152,10 @@ int main(int argc, char** argv) {
         study.row(policy.name + ": the first after it", "us", 1e6 * moved.front());
         study.row(policy.name + ": messages 41 to 50 after it", "us", 1e6 * after);
         study.row("  of those before", "", after / before, {},
-                  follows ? std::optional<Bound>(Bound{0, 1.1}) : std::nullopt);
+                  follows ? std::optional<Bound>(around(1, 0.01)) : std::nullopt);
         study.row(policy.name + ": hot spot gone, of one path's without any", "",
                   median(gone, 80, kMessages) / free_time, {},
-                  policy.striping == "auto" ? std::optional<Bound>(Bound{0, 1.01}) : std::nullopt);
+                  policy.striping == "auto" ? std::optional<Bound>(around(1, 0.01)) : std::nullopt);
         if (follows) {
             key += (key.empty() ? "" : "; ") + policy.name + ": 50 messages after a move " +
                    number_text(after / before) + " of the time before";
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
     study.panel(panel);
     const double one = background_seconds(study, kOnePath);
     study.row("displaced ring beside 60 other flows: auto, 8 paths", "of one path's time",
-              background_seconds(study, {"auto", "auto", 8}) / one, {}, Bound{0, 1.0});
+              background_seconds(study, {"auto", "auto", 8}) / one, {}, around(0.52, 0.1));
     if (!study.quick()) {
         study.row("displaced ring beside 60 other flows: adaptive, 4 paths", "of one path's time",
                   background_seconds(study, {"adaptive", "adaptive", 4}) / one);

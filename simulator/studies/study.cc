@@ -142,6 +142,10 @@ Spread Study::repeat(int times, const std::function<double(std::uint64_t)>& run)
 
 void Study::row(const std::string& what, const std::string& unit, const Spread& ours,
                 std::optional<double> paper, std::optional<Bound> bound) {
+    if (bound &&
+        !(std::isfinite(bound->low) && std::isfinite(bound->high) && bound->low <= bound->high)) {
+        fail("the bound of \"" + what + "\" is no range");
+    }
     rows_.push_back({what, unit, ours, paper, bound});
 }
 
@@ -166,9 +170,8 @@ void Study::print_table() const {
         }
         std::string bound;
         if (row.bound) {
-            bound = row.holds() ? "holds: " : "BROKEN: ";
-            bound += std::isfinite(row.bound->low) ? "from " + number_text(row.bound->low) : "";
-            bound += std::isfinite(row.bound->high) ? " to " + number_text(row.bound->high) : "";
+            bound = std::string(row.holds() ? "holds: from " : "BROKEN: from ") +
+                    number_text(row.bound->low) + " to " + number_text(row.bound->high);
         }
         std::printf("%-46s %-8s %10s %18s %10s %11s  %s\n", row.what.c_str(), row.unit.c_str(),
                     number_text(row.ours.median).c_str(), spread.c_str(), paper.c_str(),

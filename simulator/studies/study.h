@@ -8,9 +8,9 @@
 // Threads: one.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,11 +18,18 @@
 
 namespace adaptib::study {
 
-// The range that a figure has to be in.
+// The range that a figure has to be in. Both ends are finite: a bound with one end holds for code
+// that is far off, too.
 struct Bound {
-    double low = -std::numeric_limits<double>::infinity();
-    double high = std::numeric_limits<double>::infinity();
+    double low;
+    double high;
 };
+
+// Returns the range from `share` (0.02: 2 %) of the figure below it to as much above it.
+inline Bound around(double figure, double share) {
+    const double margin = share * std::abs(figure);
+    return {figure - margin, figure + margin};
+}
 
 struct Spread {
     double median = 0;
@@ -66,6 +73,7 @@ public:
     Spread repeat(int times, const std::function<double(std::uint64_t seed)>& run) const;
 
     // Adds a line to the table, with its bound. Without a paper's figure it shows ours alone.
+    // REQUIRES: low <= high in the bound, and both finite.
     void row(const std::string& what, const std::string& unit, const Spread& ours,
              std::optional<double> paper = {}, std::optional<Bound> bound = {});
     void row(const std::string& what, const std::string& unit, double ours,

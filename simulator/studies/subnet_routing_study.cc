@@ -12,8 +12,9 @@
 // LID, for the first of them, too. So "one path" is given for both; the gain of several paths is
 // relative to that of eight. Bounds (--check), for auto over 8 paths, of one path's time over the
 // same tables:
-//   at most 1.01, from the first message on, where the ideal balancer saves less than 1 %
-//   otherwise, after 12 rounds of learning, at least 0.8 of the time that the ideal balancer saves
+//   0.99 to 1.01, from the first message on, where the ideal balancer saves less than 1 %
+//   otherwise, after 12 rounds of learning, of the time that the ideal balancer saves what the list
+//   of the runs says, within 3 %
 // And for the ring with ftree and hosts in order the ideal balancer saves less than 1 %; otherwise
 // the tables are wrong.
 #include <algorithm>
@@ -34,6 +35,9 @@ struct Run {
     const char* pattern;
     std::uint32_t ranks;
     bool at_random;
+    // The part that auto takes of what the ideal balancer saves; 0: it saves nothing.
+    double minhop;
+    double dfsssp;
 };
 
 } // namespace
@@ -43,16 +47,17 @@ int main(int argc, char** argv) {
                 "machine model infinihost-iii, messages of 256 KiB, flows");
     study.parse(argc, argv);
     std::vector<PathPolicy> policies{kAuto};
-    std::vector<Run> runs{{"displaced_ring", 24, false}, {"displaced_ring", 24, true}};
+    std::vector<Run> runs{{"displaced_ring", 24, false, 0, 0.98},
+                          {"displaced_ring", 24, true, 0.86, 0.933}};
     if (!study.quick()) {
         policies = {{"even, 4 paths", "even", 4},
                     {"adaptive, 4 paths", "adaptive", 4},
                     {"bss (12, 3)", "bss", 12, 12, 3},
                     kAuto};
-        runs = {{"displaced_ring", 48, false},
-                {"displaced_ring", 48, true},
-                {"alltoall", 64, false},
-                {"alltoall", 64, true}};
+        runs = {{"displaced_ring", 48, false, 0, 0.984},
+                {"displaced_ring", 48, true, 0.85, 0.97},
+                {"alltoall", 64, false, 0.828, 0.979},
+                {"alltoall", 64, true, 0.952, 0.985}};
     }
     double most = 0;  // of one path's time, without hot spots
     double least = 1; // of what the ideal balancer saves, with hot spots
@@ -85,7 +90,7 @@ int main(int argc, char** argv) {
             study.row(what + ": one path", "ms", 1e3 * one);
             study.row("  ideal balancer", "of its time", ideal / one, {},
                       only_one && each.pattern == std::string("displaced_ring") && !each.at_random
-                          ? std::optional<Bound>(Bound{0.99})
+                          ? std::optional<Bound>(Bound{0.99, 1})
                           : std::nullopt);
             if (only_one) {
                 continue;
@@ -101,12 +106,15 @@ int main(int argc, char** argv) {
                 };
                 if (free) {
                     study.row("    " + policy.name, "of its time", time / base, {},
-                              bound({0, 1.01}));
+                              bound(around(1, 0.01)));
                     most = automatic ? std::max(most, time / base) : most;
                 } else {
                     const double saved = (base - time) / (base - ideal);
                     study.row("    " + policy.name, "of its time", time / base);
-                    study.row("      saved", "of the ideal's", saved, {}, bound({0.8}));
+                    const double usual =
+                        kind == Routing::Kind::opensm_compact ? each.minhop : each.dfsssp;
+                    study.row("      saved", "of the ideal's", saved, {},
+                              bound(around(usual, 0.03)));
                     least = automatic ? std::min(least, saved) : least;
                 }
             }

@@ -148,10 +148,17 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
                               lmc == 0 ? MigrationStep::waiting : MigrationStep::armed);
                 }
             }
-            // The port comes back, and is the alternate path from then on.
+            // The port comes back, and so do its queue pairs, at both ends.
             set_side_port(*ranks, loser, 1, true);
             rest(*ranks, 10ms);
             all_armed(*ranks, 0, 1);
+            for (const std::size_t rank : {0u, 1u}) {
+                for (const Subchannel& subchannel :
+                     ranks->peer(rank, 1 - rank)->lanes.subchannels) {
+                    EXPECT_EQ(subchannel.migration.way, 0);
+                    EXPECT_FALSE(subchannel.migration.returns);
+                }
+            }
             carry(*ranks, 0, 1, 200'000);
         }
     }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,17 @@ TEST(Study, ChecksBoundsOnlyWhenAsked) {
             EXPECT_EQ(study.finish("key"), check && broken ? 1 : 0) << value;
         }
     }
+}
+
+TEST(Study, RefusesBoundsWithOneEnd) {
+    constexpr double kEndless = std::numeric_limits<double>::infinity();
+    Study study("test", "A test", "none");
+    for (const Bound bound : {Bound{1, kEndless}, Bound{-kEndless, 1}, Bound{2, 1}}) {
+        EXPECT_EXIT(study.row("this", "", 1, {}, bound), testing::ExitedWithCode(2), "is no range");
+    }
+    const Bound near = around(-20, 0.05);
+    EXPECT_DOUBLE_EQ(near.low, -21);
+    EXPECT_DOUBLE_EQ(near.high, -19);
 }
 
 TEST(Study, RepeatsWithSeedsOfItsOwn) {

@@ -93,8 +93,8 @@ void Timers::run() {
 void Timers::watch_silence() {
     silence_.begin_look(control_posts());
     parts_.connections.limit().for_each([this](Peer& peer) {
-        if (parts_.datagram_paths.reports_paths(peer)) {
-            silence_.look_at(peer);
+        if (parts_.datagram_paths.reports_paths(peer) && silence_.look_at(peer)) {
+            parts_.connections.repairs().begin(peer);
         }
     });
     silence_.end_look();

@@ -23,6 +23,7 @@ enum class MigrationStep : std::uint8_t { none, loading, armed, due, waiting };
 struct SubchannelMigration {
     MigrationStep state = MigrationStep::none;
     std::uint8_t way = 0; // the path in use, an index into Ways
+    bool returns = false; // its own port is back: it migrates until it is on its first way
 };
 
 // Progress of a queue pair that connects through rdma_cm (connect/cm_connects.h).

@@ -49,7 +49,8 @@ bool SilenceWatch::is_over(const Subchannel& subchannel) const {
            silence.lasts > kSlow * options_.timeout + std::chrono::duration_cast<Nanoseconds>(slow);
 }
 
-void SilenceWatch::look_at(Peer& peer) {
+bool SilenceWatch::look_at(Peer& peer) {
+    bool over = false;
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         const bool gently = peer.session.state == ConnectState::repairing &&
                             peer.interruption.repair.gentle &&
@@ -57,15 +58,16 @@ void SilenceWatch::look_at(Peer& peer) {
         const bool up =
             peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
         if ((!up && !gently) || !peer.session.repairable || !paths_.watches(peer)) {
-            return;
+            return over;
         }
         if (peer.lanes.subchannels[i].qp != nullptr) {
-            look_at(peer, i);
+            over = look_at(peer, i) || over;
         }
     }
+    return over;
 }
 
-void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
+bool SilenceWatch::look_at(Peer& peer, std::size_t pair) {
     Subchannel& subchannel = peer.lanes.subchannels[pair];
     Silence& silence = subchannel.silence;
     const bool waits = awaits(peer, subchannel);
@@ -78,7 +80,7 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         if ((doubted || paths_.vain(peer, pair) > 0) && heard) {
             paths_.report_carried(peer, pair);
         }
-        return;
+        return false;
     }
     ADAPTIB_INVARIANT(passed_.count() >= 0 && passed_ <= options_.timeout / kLooks,
                       "absence of this process is no silence of the device", passed_,
@@ -90,13 +92,19 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
     } else if (silence.missed && silence.until == Nanoseconds::max()) {
         silence.until = silence.lasts + options_.timeout / 2;
     }
-    if (state != PathState::failed && is_over(subchannel)) {
+    if (state == PathState::failed) {
+        return silence.lasts >= options_.timeout; // its adapter was to migrate it
+    }
+    if (is_over(subchannel)) {
         paths_.report_queue_pair_failure(peer, pair,
                                          "its queue pair does not complete what was posted",
                                          subchannel.completions > 0);
-    } else if (state == PathState::up && silence.lasts >= options_.timeout / 2) {
+        return true;
+    }
+    if (state == PathState::up && silence.lasts >= options_.timeout / 2) {
         paths_.report_suspect(peer, pair, "its queue pair does not complete what was posted");
     }
+    return false;
 }
 
 } // namespace adaptib

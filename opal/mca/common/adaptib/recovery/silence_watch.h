@@ -11,6 +11,8 @@
 // busy links: it gets kSlow times as long, plus the time that its bytes take at kSlowest. After
 // that the path is reported as failed, too. So is a path that did not answer for long and answers
 // again, while its queue pair stays silent: some devices never complete what was posted before.
+// A queue pair that its adapter can migrate (recovery/apm) survives a failed path; but it is given
+// no longer than failure_timeout to complete something.
 //
 // Absence of this process is not silence of the device: the time between two checks counts as at
 // most timeout / kLooks.
@@ -55,11 +57,13 @@ public:
     }
     // Order of calls: begin_look(); look_at() for each peer; end_look().
     void begin_look(std::uint64_t posted);
-    void look_at(Peer& peer);
+    // Returns true if a queue pair of the peer completes nothing any more, so that its connection
+    // is to be repaired.
+    bool look_at(Peer& peer);
     void end_look() { next_ = options_.clock->now() + options_.timeout / kLooks; }
 
 private:
-    void look_at(Peer& peer, std::size_t pair);
+    bool look_at(Peer& peer, std::size_t pair);
     static bool awaits(const Peer& peer, const Subchannel& subchannel);
     bool is_over(const Subchannel& subchannel) const;
 

@@ -77,8 +77,9 @@ void MigrationAgent::on_event(EventKind kind, std::uint32_t rail, std::uint32_t 
         if (at.state == MigrationStep::loading) {
             ++counters_.alternate_paths_armed;
             at.state = MigrationStep::armed;
-            if (rails_[ways(*place.peer, index).list[at.way].local]->state() != PortState::active) {
-                due_.push_back(place); // the port failed before
+            if (at.returns ||
+                rails_[ways(*place.peer, index).list[at.way].local]->state() != PortState::active) {
+                due_.push_back(place); // or the port failed before
             }
         }
         break;
@@ -88,6 +89,7 @@ void MigrationAgent::on_event(EventKind kind, std::uint32_t rail, std::uint32_t 
                                   .kind = IncidentKind::path_migrated,
                                   .rail = static_cast<std::uint8_t>(rail)});
         at.way = static_cast<std::uint8_t>((at.way + 1u) % ways(*place.peer, index).count);
+        at.returns = at.returns && at.way != 0;
         at.state = MigrationStep::due;
         due_.push_back(place);
         moved(*place.peer, index);
@@ -111,7 +113,7 @@ bool MigrationAgent::rides_out(const Peer& peer, std::size_t index, std::uint32_
 }
 
 // Sorts the collected ones: the table has no order, but a simulation must be reproducible.
-void MigrationAgent::collect(const std::function<bool(const Peer&, std::size_t)>& wanted) {
+void MigrationAgent::collect(const std::function<bool(Peer&, std::size_t)>& wanted) {
     const std::size_t before = due_.size();
     for (const auto& [id, peer] : known_) {
         const Place place{peer, static_cast<std::uint32_t>(id >> 32),
@@ -128,16 +130,22 @@ void MigrationAgent::collect(const std::function<bool(const Peer&, std::size_t)>
 }
 
 void MigrationAgent::rail_failed(std::uint32_t rail) {
-    collect([&](const Peer& peer, std::size_t index) {
-        const SubchannelMigration& at = peer.lanes.subchannels[index].migration;
-        return at.state == MigrationStep::armed && ways(peer, index).list[at.way].local == rail;
+    collect([&](Peer& peer, std::size_t index) {
+        SubchannelMigration& at = peer.lanes.subchannels[index].migration;
+        const Ways all = ways(peer, index);
+        at.returns = at.returns && all.list[0].local != rail;
+        return at.state == MigrationStep::armed && all.list[at.way].local == rail;
     });
 }
 
+// Queue pairs of the port that are on another one return: two of them share that one's rate.
 void MigrationAgent::rail_restored(std::uint32_t rail) {
-    collect([&](const Peer& peer, std::size_t index) {
-        const SubchannelMigration& at = peer.lanes.subchannels[index].migration;
-        return at.state == MigrationStep::waiting && ways(peer, index).after(at.way).local == rail;
+    collect([&](Peer& peer, std::size_t index) {
+        SubchannelMigration& at = peer.lanes.subchannels[index].migration;
+        const Ways all = ways(peer, index);
+        at.returns = at.returns || (at.way != 0 && all.list[0].local == rail);
+        return at.state == MigrationStep::waiting ? all.after(at.way).local == rail
+                                                  : at.state == MigrationStep::armed && at.returns;
     });
 }
 

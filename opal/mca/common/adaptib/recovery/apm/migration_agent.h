@@ -9,6 +9,7 @@
 //     none --connected--> loading, or waiting if the port that it needs is down
 //     loading --event armed--> armed --event migrated--> due --loaded--> loading
 //     due --the port that it needs is down--> waiting --port active, loaded--> loading
+//     armed --its own port is active again--> migrates until it is there
 //     any --path_migration_error, or the call is refused--> none
 //
 // In the state `none`, or if the path is not armed in time, a fault causes an error completion of
@@ -51,7 +52,8 @@ public:
     void on_event(EventKind kind, std::uint32_t rail, std::uint32_t qp_number,
                   const std::function<void(Peer&, std::size_t index)>& moved);
     // Called when a local port fails or is restored. Armed queue pairs on a failed port migrate at
-    // once: maybe no work is under way that would notice the failure.
+    // once: maybe no work is under way that would notice the failure. Those of a restored port
+    // migrate back to it, way by way.
     void rail_failed(std::uint32_t rail);
     void rail_restored(std::uint32_t rail);
 
@@ -77,7 +79,7 @@ private:
     // Returns null if the queue pair is gone.
     Subchannel* find(const Place& place, std::size_t& index) const;
     Ways ways(const Peer& peer, std::size_t index) const;
-    void collect(const std::function<bool(const Peer&, std::size_t index)>& wanted);
+    void collect(const std::function<bool(Peer&, std::size_t index)>& wanted);
     void load_next(const Place& place);
 
     RailList rails_;
