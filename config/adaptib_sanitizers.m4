@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# --enable-asan (addresses, undefined behavior, the standard library's own checks, and audits: base/invariant.h),
-# --enable-tsan (threads): for the unit tests; an ordinary mpirun does not load a component that is
+# --enable-asan (addresses, undefined behavior, and the standard library's own checks),
+# --enable-tsan (threads), both with audits (base/invariant.h): for the unit tests; an ordinary mpirun does not load a component that is
 # built in this way. Sets adaptib_sanitize_FLAGS.
 
 AC_DEFUN([ADAPTIB_SANITIZERS], [

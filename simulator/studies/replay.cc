@@ -145,7 +145,7 @@ std::byte* Ranks::buffer(std::uint32_t rank, bool receives, Bytes bytes) {
     constexpr Bytes kPage = 4096;
     std::vector<Buffer>& buffers = buffers_[{rank, receives}];
     if (buffers.empty() || buffers.back().bytes < bytes) {
-        const Bytes whole = (bytes + kPage - 1) / kPage * kPage;
+        const Bytes whole = round_up(bytes, kPage);
         auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPage, whole));
         if (memory == nullptr) {
             throw std::bad_alloc();

@@ -184,14 +184,18 @@ static bool fails(const char *name, void *caller)
     return its;
 }
 
+/* Declares real, the function in whose place this library has the one of that name. */
+#define REAL(name)                                                                                 \
+    static __typeof__(name) *real;                                                                 \
+    if (real == NULL) {                                                                            \
+        real = (__typeof__(name) *) dlsym(RTLD_NEXT, #name);                                       \
+    }
+
 /* Defines a function that returns `bad` where it has to fail. */
 #define CALL(type, name, bad, parameters, arguments)                                               \
     type name parameters                                                                           \
     {                                                                                              \
-        static type(*real) parameters;                                                             \
-        if (real == NULL) {                                                                        \
-            real = (type(*) parameters) dlsym(RTLD_NEXT, #name);                                   \
-        }                                                                                          \
+        REAL(name);                                                                                \
         return fails(#name, __builtin_return_address(0)) ? (bad) : real arguments;                 \
     }
 /* The same, where an error is what the function returns. */
@@ -287,57 +291,44 @@ CODE(ibv_dealloc_pd, (struct ibv_pd * pd), (pd))
 /* The descriptor is closed all the same, as Linux does. */
 int close(int fd)
 {
-    static int (*real)(int);
-
-    if (real == NULL) {
-        real = (int (*)(int)) dlsym(RTLD_NEXT, "close");
-    }
+    REAL(close);
     const int result = real(fd);
     return fails("close", __builtin_return_address(0)) ? -1 : result;
 }
 
 int open(const char *path, int flags, ...)
 {
-    static int (*real)(const char *, int, ...);
     va_list more;
     mode_t mode;
 
     va_start(more, flags);
     mode = (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
     va_end(more);
-    if (real == NULL) {
-        real = (int (*)(const char *, int, ...)) dlsym(RTLD_NEXT, "open");
-    }
+    REAL(open);
     return fails("open", __builtin_return_address(0)) ? -1 : real(path, flags, mode);
 }
 
 int fcntl(int fd, int command, ...)
 {
-    static int (*real)(int, int, ...);
     va_list more;
     void *argument;
 
     va_start(more, command);
     argument = va_arg(more, void *);
     va_end(more);
-    if (real == NULL) {
-        real = (int (*)(int, int, ...)) dlsym(RTLD_NEXT, "fcntl");
-    }
+    REAL(fcntl);
     return fails("fcntl", __builtin_return_address(0)) ? -1 : real(fd, command, argument);
 }
 
 void *mremap(void *at, size_t old_size, size_t new_size, int flags, ...)
 {
-    static void *(*real)(void *, size_t, size_t, int, ...);
     va_list more;
     void *target;
 
     va_start(more, flags);
     target = va_arg(more, void *);
     va_end(more);
-    if (real == NULL) {
-        real = (void *(*) (void *, size_t, size_t, int, ...)) dlsym(RTLD_NEXT, "mremap");
-    }
+    REAL(mremap);
     return fails("mremap", __builtin_return_address(0))
                ? MAP_FAILED
                : real(at, old_size, new_size, flags, target);
@@ -345,7 +336,6 @@ void *mremap(void *at, size_t old_size, size_t new_size, int flags, ...)
 
 int prctl(int option, ...)
 {
-    static int (*real)(int, ...);
     unsigned long arguments[4];
     va_list more;
 
@@ -354,9 +344,7 @@ int prctl(int option, ...)
         arguments[i] = va_arg(more, unsigned long);
     }
     va_end(more);
-    if (real == NULL) {
-        real = (int (*)(int, ...)) dlsym(RTLD_NEXT, "prctl");
-    }
+    REAL(prctl);
     return fails("prctl", __builtin_return_address(0))
                ? -1
                : real(option, arguments[0], arguments[1], arguments[2], arguments[3]);
@@ -364,7 +352,6 @@ int prctl(int option, ...)
 
 long syscall(long number, ...)
 {
-    static long (*real)(long, ...);
     char name[NAME_BYTES];
     long arguments[6];
     va_list more;
@@ -374,9 +361,7 @@ long syscall(long number, ...)
         arguments[i] = va_arg(more, long);
     }
     va_end(more);
-    if (real == NULL) {
-        real = (long (*)(long, ...)) dlsym(RTLD_NEXT, "syscall");
-    }
+    REAL(syscall);
     snprintf(name, sizeof name, "syscall.%ld", number);
     return fails(name, __builtin_return_address(0))
                ? -1

@@ -94,6 +94,21 @@ TEST_F(PathReactionsWithoutRepairs, APathThatFailsBeforeTheConfirmationLosesTheP
     EXPECT_FALSE(survives(ConnectState::answered, WorkStatus::retry_exceeded));
 }
 
+TEST_F(PathReactionsWithoutRepairs, AQueuePairThatFailsSinceTheProcessHasEndedSaysSo) {
+    Peer& peer = meet(++name_);
+    connect(peer);
+    peer.transfers.users = 1;
+    handle_of(peer).says(Status::error(Reason::peer_gone));
+    const Subchannel& failed = peer.lanes.subchannels[1];
+    connections_.queue_pairs().owners().add(peer, failed);
+    reactions_.on_path_failed(failed.local_rail, failed.qp->number(), WorkStatus::retry_exceeded,
+                              0);
+    departures_.tear_down_peers();
+    EXPECT_EQ(peer.session.state, ConnectState::failed);
+    EXPECT_EQ(peer.ending.failure.find("its process has ended"), 0u) << peer.ending.failure;
+    connections_.close(peer, ConnectState::idle);
+}
+
 TEST_F(PathReactionsWithoutRepairs, NothingIsRepaired) {
     for (const ConnectState state :
          {ConnectState::open, ConnectState::closing, ConnectState::answered}) {

@@ -92,8 +92,10 @@ protected:
 
     // Starts a child with one RC queue pair that polls until the pipe is closed. The child alone
     // has the memory of its private buffer.
-    static Child start_target(ShmOptions::SingleCopy copy = ShmOptions::SingleCopy::automatic) {
-        return start([copy](int in, int out) {
+    static Child start_target(ShmOptions::SingleCopy copy = ShmOptions::SingleCopy::automatic,
+                              Bytes further_memory = 0) {
+        return start([copy, further_memory](int in, int out) {
+            const std::vector<std::byte> memory(further_memory);
             Node node(copy);
             QueuePair* qp = node.ok ? node.add_qp(QpType::rc) : nullptr;
             Card peer;
@@ -379,6 +381,28 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     finish(child);
     std::unique_ptr<AddressHandle> again;
     EXPECT_EQ(node.rail().create_ah({card.address}, again), Status::error(Reason::peer_gone));
+}
+
+// The system takes a process's memory away before it says that the process has ended: the longer
+// before, the more memory there is.
+TEST_F(Processes, WhoeverFindsNoMemoryOfAProcessKnowsThatItHasEnded) {
+    Child child = start_target(ShmOptions::SingleCopy::automatic, 256 * kMiB);
+    Card card;
+    Node node;
+    ASSERT_TRUE(meet(node, child, card));
+    ASSERT_TRUE(node.rail().create_ah({card.address}, node.ah).ok());
+    const Gather gather{node.words.data(), 100, node.own->local_key()};
+    const SendWork read = Node::rdma(Opcode::read, gather, card.own, card.own_key);
+    ASSERT_EQ(node.run(*node.qps[0], read), WorkStatus::success);
+    kill(child.pid, SIGKILL);
+    WorkStatus status = WorkStatus::success;
+    while (status == WorkStatus::success) {
+        status = node.run(*node.qps[0], read);
+    }
+    EXPECT_EQ(status, WorkStatus::retry_exceeded);
+    std::string text;
+    EXPECT_EQ(node.ah->standing(text), Status::error(Reason::peer_gone));
+    finish(child);
 }
 
 // A dead process touches no memory, so fencing does not wait for its copy to the limit.

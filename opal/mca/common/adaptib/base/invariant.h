@@ -12,9 +12,9 @@
 //                      there is one, and aborts
 //   ADAPTIB_AUDIT      on in builds with a sanitizer or --enable-debug: for what takes a walk of a
 //                      list, or a sum
-// What a check gives is evaluated only where the check is on and does not hold, so it has no side
-// effects. What comes from a peer, the user or the system is no invariant: it is checked, and
-// refused with an error.
+// The values that a check gives have no side effects: it evaluates them only if its condition does
+// not hold. Nothing that a peer, the user or the system gives is an invariant: the code checks it,
+// and refuses it with an error.
 // Threads: any.
 // May touch: nothing.
 #pragma once
@@ -52,7 +52,7 @@ template <typename... Values>
     report_broken_invariant(site, {invariant_value(values)...});
 }
 
-// What the process prints behind an invariant that does not hold, besides. Null: nothing.
+// Sets a function that prints more behind an invariant that does not hold. Null: none.
 void on_broken_invariant(void (*print)());
 
 } // namespace adaptib

@@ -39,7 +39,7 @@ struct ConnectBody {
     std::uint32_t replaces;
     std::uint32_t expected;     // sequence number of the next message that the sender expects
     std::uint64_t ring_address; // where the other side writes its messages
-    // Where the other side writes how much of our messages it has consumed: its count, in units.
+    // The other side writes there how much of our messages it has consumed: its count, in units.
     std::uint64_t credit_address;
     // Key of the sender's DC targets; 0: the connection has queue pairs of its own.
     std::uint64_t access_key;

@@ -110,20 +110,16 @@ public:
             return;
         }
         bool news = false;
-        while (count_ > 0 && sequence_before(at(0).number, before)) {
-            news = true;
-            finish(at(0), now, release);
-            first_ = (first_ + 1) % kWindow;
-            --count_;
-        }
         for (std::uint32_t i = 0; i < count_; ++i) {
-            const std::uint32_t ahead = at(i).number - before - 1; // bit 0 is `before` + 1
-            if (!at(i).over && ahead < 32 && (bits >> ahead & 1) != 0) {
+            Sent& sent = at(i);
+            const std::uint32_t ahead = sent.number - before - 1; // bit 0 is `before` + 1
+            if (!sent.over && (sequence_before(sent.number, before) ||
+                               (ahead < 32 && (bits >> ahead & 1) != 0))) {
                 news = true;
-                finish(at(i), now, release);
+                finish(sent, now, release);
             }
         }
-        // Keeps an unacknowledged one in front, whatever the peer says: that one is sent again.
+        // Keeps an unacknowledged one in front, which is sent again.
         for (; count_ > 0 && at(0).over; --count_) {
             first_ = (first_ + 1) % kWindow;
         }
@@ -296,13 +292,11 @@ private:
     const Sent& at(std::uint32_t i) const { return sent_[(first_ + i) % kWindow]; }
 
     template <class Release> void finish(Sent& sent, Nanoseconds now, Release&& release) {
-        if (!sent.over) {
-            if (sent.tries == 1) { // otherwise it is unknown which try was answered (Karn)
-                learn(now - sent.posted);
-            }
-            sent.over = true;
-            release(sent.slot);
+        if (sent.tries == 1) { // otherwise it is unknown which try was answered (Karn)
+            learn(now - sent.posted);
         }
+        sent.over = true;
+        release(sent.slot);
     }
     void learn(Nanoseconds round_trip) {
         ADAPTIB_INVARIANT(round_trip.count() >= 0, "an answer comes after what it answers",

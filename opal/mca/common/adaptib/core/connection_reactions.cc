@@ -204,7 +204,7 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     const bool none_in_common =
         repair.active && repair.ask_at.count() > 0 && now - repair.began > kCommonBy;
     bool again = false; // that was so before
-    for (std::size_t i = 0; i < route.count; ++i) {
+    for (std::size_t i = 0; none_in_common && i < route.count; ++i) {
         again = again || parts_->paths.vain(peer, i) >= 2 * kVain;
     }
     if (none_in_common && !again) {
@@ -216,7 +216,7 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     for (std::size_t i = 0; i < route.total; ++i) {
         passes = passes || (parts_->paths.state(peer, i) == PathState::up &&
                             (i < route.count || DatagramPaths::heard_over(peer, i)));
-        good = good || (i < route.count && is_good(peer, i) && !(none_in_common && again));
+        good = good || (i < route.count && is_good(peer, i) && !again);
         dead = dead || (i < route.count && parts_->paths.vain(peer, i) >= kVain);
     }
     if (!told && (good || !dead || !passes)) {

@@ -35,7 +35,7 @@ void DatagramHandlers::listen(std::uint32_t fabric) {
     });
     datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = parts_.peers.find(to, fabric);
-            peer != nullptr && !parts_.departures.leaves(*peer)) {
+            peer != nullptr && !parts_.departures.takes(*peer)) {
             parts_.protocol.failures().fail(
                 *peer, std::string(work_status_text(why)) + " on rail " +
                            peer->contact.channel.rail(peer->contact.datagram.port).info().name);
@@ -66,7 +66,7 @@ void DatagramHandlers::tolerate_faults(std::uint32_t fabric) {
                                             WorkStatus status) {
         Peer* peer = parts_.peers.find(target.name, fabric);
         if (peer != nullptr && peer->session.state != ConnectState::failed &&
-            !parts_.departures.leaves(*peer)) {
+            !parts_.departures.takes(*peer)) {
             parts_.datagram_paths.on_failure(*peer, failure, status);
         }
     };

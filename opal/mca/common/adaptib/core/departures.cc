@@ -104,6 +104,17 @@ bool Departures::leaves(Peer& peer) {
     return true;
 }
 
+bool Departures::takes(Peer& peer) {
+    if (leaves(peer)) {
+        return true;
+    }
+    if (how_gone(peer).why == nullptr) {
+        return false;
+    }
+    add_leaving(peer);
+    return true;
+}
+
 // A message of such a peer that comes later, out of the shared queue, is received all the same.
 void Departures::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {

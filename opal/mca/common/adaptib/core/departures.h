@@ -37,9 +37,12 @@ public:
     void on_peers_changed();
     // Ends peers that are gone. Receives first what they sent before they went: that still counts.
     void end(const std::vector<Peer*>& gone);
-    // Returns true if the peer is gone and nothing is wanted of it; it is released at the end of
+    // Returns true if the peer is gone and nothing is wanted of it: it is released at the end of
     // this progress.
     bool leaves(Peer& peer);
+    // Returns true if the peer is gone: then it leaves, or what waits for it ends with the reason at
+    // the end of this progress.
+    bool takes(Peer& peer);
     // The peer has disconnected; its connection is taken down at the end of this progress.
     void add_disconnected(Peer& peer) { disconnected_.push_back(&peer); }
     // The peer has said that it is gone; end() is called for it at the end of this progress.

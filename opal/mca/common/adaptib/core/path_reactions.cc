@@ -45,7 +45,7 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
                 continue;
             }
             if (parts_->connections.renew_shared(peer, peer.lanes.subchannels[i]) ||
-                parts_->departures.leaves(peer)) {
+                parts_->departures.takes(peer)) {
                 return;
             }
             const bool own = !peer.connection.shared || owner == &peer.connection.quiet_work;

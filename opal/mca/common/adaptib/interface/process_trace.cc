@@ -18,7 +18,7 @@ namespace {
 
 const char* directory() { return process_parameters().trace.trace; }
 
-// What a broken invariant prints of the trace, and of whose.
+// The events of each endpoint that a broken invariant prints, and the traces that have them.
 constexpr std::size_t kLastEvents = 20;
 std::array<std::atomic<const Trace*>, kMaxEndpoints> printed{};
 

@@ -61,8 +61,7 @@ struct ShelvedOneSided : WaitingTransfer {
     std::uint32_t connection;
     std::uint32_t subchannel = 0; // planned: the one that carries all of it
     bool planned;
-    bool keys_found;
-    bool keys_asked;
+    KeySearch keys;
     Opcode opcode;
     std::uint32_t access;
     Bytes length;

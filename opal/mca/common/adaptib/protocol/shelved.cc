@@ -11,9 +11,9 @@ ShelvedOneSided::ShelvedOneSided(OneSidedOperation& operation)
     : local(operation.rma.local), registration(operation.rma.registration),
       remote(operation.rma.remote), remote_key_count(operation.rma.remote_key_count),
       connection(operation.rma.connection), planned(operation.rma.planned()),
-      keys_found(operation.rma.keys.found), keys_asked(operation.rma.keys.asked),
-      opcode(operation.rma.opcode), access(operation.rma.access), length(operation.rma.length),
-      compare_add(operation.rma.compare_add), swap(operation.rma.swap), epoch(operation.epoch) {
+      keys(operation.rma.keys), opcode(operation.rma.opcode), access(operation.rma.access),
+      length(operation.rma.length), compare_add(operation.rma.compare_add),
+      swap(operation.rma.swap), epoch(operation.epoch) {
     shelved = true;
     own.take(operation.own);
     std::copy(std::begin(operation.rma.remote_keys), std::end(operation.rma.remote_keys),
@@ -31,8 +31,7 @@ void ShelvedOneSided::restore(OneSidedOperation& operation) {
     rma.opcode = opcode;
     rma.op_kind = OpKind::non_blocking;
     rma.one_sided = true;
-    rma.keys.found = keys_found;
-    rma.keys.asked = keys_asked;
+    rma.keys = keys;
     rma.access = access;
     rma.local = local;
     rma.registration = registration;

@@ -59,6 +59,12 @@ enum class TransferFailure : std::uint8_t {
     fault,   // the system cannot reach the memory of one end
 };
 
+// How far the search for the keys of a put, get or atomic is.
+struct KeySearch {
+    bool found = false; // they were looked up in the target's table of regions
+    bool asked = true;  // the target was asked for them, or cannot be
+};
+
 // Transfer between one contiguous piece of local memory and one of the peer's, its stripes, and how
 // far it is. The stripes are posted as far as the queue pairs take them, the others when progress
 // is made.
@@ -87,10 +93,7 @@ struct TransferPlan {
     TransferFailure failure = TransferFailure::path; // if `failed`
     // Put, get and atomic only.
     bool one_sided = false;
-    struct {
-        bool found = false; // remote_keys were looked up in the target's table of regions
-        bool asked = true;  // the target was asked for remote_keys, or cannot be
-    } keys;
+    KeySearch keys;
     std::uint32_t access = 0; // Access bits that the region has to grant
 
     // Sets everything but the local side.

@@ -75,7 +75,7 @@ Status Heap::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
     if (const Status status = take(need, page_bytes(), offset); !status.ok()) {
         return status;
     }
-    // Where the system frees no pages, the whole block gets memory before it is cleared.
+    // The whole block gets memory before it is cleared, if the system frees no pages.
     const bool to_clear = has_memory(offset, need) && !discard(offset, need);
     if (const Status status = commit(offset, to_clear ? need : first); !status.ok()) {
         give(offset, need);

@@ -94,7 +94,8 @@ CopyResult copy_error(int error) {
 namespace {
 
 struct StatLine {
-    bool ended = false; // the thread of this line has ended: a zombie counts
+    bool ended = false;  // the thread of this line has ended: a zombie counts
+    bool memory = false; // a thread that is about to end gives up its memory first
     std::uint64_t start_time = 0;
 };
 
@@ -119,7 +120,9 @@ bool read_stat(const char* path, StatLine& out) {
             return false;
         }
     }
-    out.start_time = std::strtoull(at, nullptr, 10);
+    char* end = nullptr;
+    out.start_time = std::strtoull(at, &end, 10);
+    out.memory = std::strtoull(end, nullptr, 10) != 0;
     return true;
 }
 
@@ -131,7 +134,7 @@ bool read_stat(std::uint32_t pid, StatLine& out) {
 
 enum class Threads : std::uint8_t { some_live, none_live, unknown };
 
-// Looks for a thread of the process that has not ended, and sets `thread` to its number.
+// Looks for a thread of the process that has memory, and sets `thread` to its number.
 Threads find_living_thread(std::uint32_t pid, std::uint32_t& thread) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%u/task", pid);
@@ -149,7 +152,7 @@ Threads find_living_thread(std::uint32_t pid, std::uint32_t& thread) {
         StatLine line;
         if (!read_stat(path, line)) {
             found = errno == ENOENT || errno == ESRCH ? found : Threads::unknown;
-        } else if (!line.ended) {
+        } else if (!line.ended && line.memory) {
             thread = static_cast<std::uint32_t>(number);
             found = Threads::some_live;
             break;
@@ -298,9 +301,10 @@ CopyResult copy_memory(Direction direction, std::uint32_t process, std::uint64_t
             direction == Direction::from_peer
                 ? process_vm_readv(static_cast<pid_t>(pid), local.data(), count, &far, 1, 0)
                 : process_vm_writev(static_cast<pid_t>(pid), local.data(), count, &far, 1, 0);
-        if (n < 0 && errno == ESRCH && pid == process) {
+        if (n < 0 && errno == ESRCH) {
+            const std::uint32_t asked = pid;
             const Threads threads = find_living_thread(process, pid);
-            if (threads == Threads::some_live && pid != process) {
+            if (threads == Threads::some_live && pid != asked) {
                 continue;
             }
             return threads == Threads::unknown && may_exist(process) ? CopyResult::fault

@@ -44,7 +44,7 @@ enum class CopyResult : std::uint8_t {
     // An address is not mapped, or the kernel cannot pin the peer's memory there; or the first
     // thread has ended, and the system does not say which others live (no file descriptor left).
     fault,
-    gone,      // no such process, or none of its threads lives
+    gone,      // no such process, or none of its threads has memory any more
     forbidden, // ptrace rules, a seccomp filter or the kernel's configuration
     failed,    // out of memory
 };

@@ -122,7 +122,11 @@ Step RcQueuePair::handle_copy_error(CopyResult result, Attempt& a, WorkStatus& s
         a.unpinned = true;
         bounce = true;
         return Step::wait;
-    case CopyResult::gone: status = WorkStatus::retry_exceeded; return Step::over;
+    case CopyResult::gone:
+        // A process loses its memory before the system says that it has ended.
+        peer_.segment().mark_ended();
+        status = WorkStatus::retry_exceeded;
+        return Step::over;
     case CopyResult::forbidden:
         context_.single_copy().forbid(
             &peer_.segment(), "the system forbids it for process " +

@@ -507,11 +507,18 @@ bool PeerSegment::check_alive() {
     if (process_alive(pid_, start_time_)) {
         return true;
     }
+    mark_ended();
+    return false;
+}
+
+void PeerSegment::mark_ended() {
+    if (gone()) {
+        return;
+    }
     header()->alive.store(kEnded, std::memory_order_release);
     for (auto& rail : header()->rail) {
         rail.word.fetch_or(kRailClosed, std::memory_order_acq_rel);
     }
-    return false;
 }
 
 } // namespace adaptib::shm

@@ -154,8 +154,11 @@ public:
     bool gone() const { return header()->alive.load(std::memory_order_acquire) != kAlive; }
     // The peer is gone because it has closed its segment itself.
     bool left() const { return header()->alive.load(std::memory_order_acquire) == kLeft; }
-    // Checks the process. If it has ended, marks its segment closed for all processes that map it.
+    // Checks the process. If it has ended, marks its segment.
     bool check_alive();
+    // Marks the segment closed for all processes that map it, unless it is gone: the process has
+    // ended, or is about to.
+    void mark_ended();
     // Reason why the segment's owner never replies to this process; Reason::none: it has not
     // refused.
     Obstacle refusal() const {
