@@ -52,6 +52,7 @@ protected:
     int connections_wanted = 0;
     int repairs_wanted = 0;
     int refusals = 0;
+    std::vector<Transfer*> asking;
     bool has_keys = true;
 
 private:
@@ -72,6 +73,7 @@ private:
         transfer.rma.failure = TransferFailure::refusal;
         ++refusals;
     }
+    void ask_for_keys(Transfer& transfer) override { asking.push_back(&transfer); }
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
     void fail_shelved(Peer&, WaitingTransfer&) override {}
 };

@@ -173,6 +173,15 @@ private:
 // Rails of a process, of one or several fabrics; owned elsewhere.
 using RailList = std::span<Rail* const>;
 
+// Key epoch (base/wire.h) of the process that has these rails.
+inline std::uint8_t key_epoch_of(RailList rails) {
+    std::uint8_t epoch = 0;
+    for (const Rail* rail : rails) {
+        epoch = static_cast<std::uint8_t>(epoch + rail->info().openings);
+    }
+    return epoch;
+}
+
 // Consecutive rails of such a list: those of one fabric.
 struct RailRange {
     std::uint32_t first = 0;

@@ -149,7 +149,8 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
     ++outstanding_;
 }
 
-// Returns false if the put/get balance holds the transfer.
+// Returns false if the put/get balance holds the transfer, or the target is asked for its keys: a
+// device that was lost has come back there, and those that it had mean nothing.
 bool TransferEngine::plan_if_needed(Transfer& transfer) {
     const TransferPlan& rma = transfer.rma;
     if (rma.planned() && rma.connection != transfer.peer.connection.number) [[unlikely]] {
@@ -159,6 +160,10 @@ bool TransferEngine::plan_if_needed(Transfer& transfer) {
         return true;
     }
     if (transfer.peer.transfers.put_get_balance != nullptr && queue_if_full(transfer)) {
+        return false;
+    }
+    if (epoch_before(rma.keys.epoch, transfer.peer.connection.key_epoch)) [[unlikely]] {
+        operations_.ask_for_keys(transfer);
         return false;
     }
     if (find_keys(transfer)) {

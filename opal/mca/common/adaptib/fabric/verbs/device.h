@@ -42,12 +42,25 @@ public:
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
+    // The device has failed, or was removed: nothing of it works any more.
+    void lose() { lost_ = true; }
+    bool lost() const { return lost_; }
+    // Opens a device that was lost and is back. What was made in it before stays, and works no
+    // more. Errors: as open().
+    Status open_again(ibv_device* device, std::string& error_text);
+    // Takes the last open_again() back. REQUIRES: nothing was made since.
+    void close_again();
+    // Keeps a queue of a lost device, which its queue pairs may refer to, for as long as those may
+    // live.
+    void keep(ibv_cq* cq) { kept_cqs_.push_back(cq); }
+    void keep(ibv_srq* srq) { kept_srqs_.push_back(srq); }
+
     const Calls& calls() const { return calls_; }
     const Mlx5Calls* mlx5() const { return mlx5_; } // null: libmlx5 does not drive this device
-    ibv_context* context() const { return context_; }
-    ibv_pd* pd() const { return pd_; }
-    AddressHandles& handles() const { return *handles_; }
-    const ibv_device_attr& limits() const { return limits_; }
+    ibv_context* context() const { return now_.context; }
+    ibv_pd* pd() const { return now_.pd; }
+    AddressHandles& handles() const { return *now_.handles; }
+    const ibv_device_attr& limits() const { return now_.limits; }
     // True: places of a send queue are free once requests are done (send_places.h).
     bool frees_places_early() const;
     const std::string& name() const { return name_; }
@@ -55,17 +68,27 @@ public:
     std::uint32_t distance() const { return distance_; }
 
 private:
+    struct Opened {
+        ibv_context* context = nullptr;
+        ibv_pd* pd = nullptr;
+        std::unique_ptr<AddressHandles> handles; // of `pd`
+        ibv_device_attr limits{};
+    };
+
     Device(const Calls& calls, ibv_device* device, std::uint32_t distance);
+    Status open(ibv_device* device, Opened& out, std::string& error_text) const;
+    void close(Opened& opened) const;
 
     const Calls& calls_;
     const Mlx5Calls* mlx5_ = nullptr;
     std::string name_;
     int numa_node_ = -1;
     std::uint32_t distance_ = 10;
-    ibv_context* context_ = nullptr;
-    ibv_pd* pd_ = nullptr;
-    std::unique_ptr<AddressHandles> handles_; // of `pd_`
-    ibv_device_attr limits_{};
+    bool lost_ = false;
+    Opened now_;
+    std::vector<Opened> before_; // it was lost; kept, since objects of it may live
+    std::vector<ibv_cq*> kept_cqs_;
+    std::vector<ibv_srq*> kept_srqs_;
 };
 
 // Devices of the machine; their pointers end with the list.
@@ -83,6 +106,7 @@ public:
     Status choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
                   std::vector<std::string>& notices, std::string& error_text);
     std::string names() const; // "mlx5_0, mlx5_1"
+    ibv_device* find(const std::string& name) const; // null: there is none
     // Distance of a chosen device from the process (fabric/verbs/locality.h).
     std::uint32_t distance(ibv_device* device) const;
     bool empty() const { return devices_.empty(); }
@@ -93,7 +117,6 @@ public:
     const std::vector<Wanted>& standby() const { return standby_; }
 
 private:
-    ibv_device* find(const std::string& name) const;
     void report_missing(const std::vector<Wanted>& list, const char* name,
                         std::vector<std::string>& notices) const;
     void put_standby_last(std::vector<ibv_device*>& out) const;

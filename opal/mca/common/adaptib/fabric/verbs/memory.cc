@@ -43,24 +43,45 @@ private:
     Bytes length_ = 0;
 };
 
-class VerbsMemoryRegion final : public MemoryRegion {
+class VerbsMemoryRegion final : public MemoryRegion, public Renewed {
 public:
-    VerbsMemoryRegion(const Calls& calls, ibv_mr* mr, void* address, Bytes length, Pages pages)
-        : MemoryRegion(address, length), calls_(calls), mr_(mr), pages_(std::move(pages)) {
-        local_key_ = mr->lkey;
-        remote_key_ = mr->rkey;
+    // `access`: of libibverbs; -1: the memory is a file's, and cannot be registered again.
+    VerbsMemoryRegion(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, int access,
+                      Pages pages)
+        : MemoryRegion(address, length), rail_(rail), mr_(mr), access_(access),
+          pages_(std::move(pages)) {
+        set_keys(mr->lkey, mr->rkey);
+        rail.renewed().push_back(*this);
     }
     ~VerbsMemoryRegion() override {
-        if (calls_.dereg_mr(mr_) != 0) {
+        rail_.renewed().remove(*this);
+        if (mr_ != nullptr && rail_.calls().dereg_mr(mr_) != 0) {
             pages_.leave(); // the adapter may still write there
         }
     }
+    int renew(Device& device) override;
 
 private:
-    const Calls& calls_;
-    ibv_mr* mr_;
+    VerbsRail& rail_;
+    ibv_mr* mr_; // null: the memory could not be registered again; its keys are 0
+    int access_;
     Pages pages_;
 };
+
+// Memory that is not mapped any more, of which nobody has told, is left without a key. The system
+// has revoked the region of a device that was removed, whatever dereg_mr says.
+int VerbsMemoryRegion::renew(Device& device) {
+    if (mr_ != nullptr) {
+        rail_.calls().dereg_mr(mr_);
+    }
+    errno = 0;
+    mr_ = access_ < 0
+              ? nullptr
+              : rail_.calls().reg_mr(device.pd(), address_, length_, access_);
+    const int error = mr_ != nullptr || access_ < 0 ? 0 : error_number(-1);
+    set_keys(mr_ == nullptr ? 0 : mr_->lkey, mr_ == nullptr ? 0 : mr_->rkey);
+    return error == EFAULT ? 0 : error;
+}
 
 Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
     if (length == 0 || !access_is_sane(access)) {
@@ -71,12 +92,13 @@ Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
                : kOk;
 }
 
-Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, Pages pages,
+Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, int access, Pages pages,
             std::unique_ptr<MemoryRegion>& out) {
     if (mr == nullptr) {
         return rail.refuse(error_number(-1), length);
     }
-    out = std::make_unique<VerbsMemoryRegion>(rail.calls(), mr, address, length, std::move(pages));
+    out =
+        std::make_unique<VerbsMemoryRegion>(rail, mr, address, length, access, std::move(pages));
     return kOk;
 }
 
@@ -87,10 +109,10 @@ int region_access(const VerbsRail& rail, std::uint32_t access) {
 
 Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access, Pages pages,
              std::unique_ptr<MemoryRegion>& out) {
+    const int rights = region_access(rail, access);
     errno = 0;
-    ibv_mr* mr =
-        rail.calls().reg_mr(rail.device().pd(), address, length, region_access(rail, access));
-    return keep(rail, mr, address, length, std::move(pages), out);
+    ibv_mr* mr = rail.calls().reg_mr(rail.device().pd(), address, length, rights);
+    return keep(rail, mr, address, length, rights, std::move(pages), out);
 }
 
 } // namespace
@@ -130,7 +152,7 @@ Status register_file_of(VerbsRail& rail, const FileRange& file, void* address, B
     if (mr == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPROTONOSUPPORT)) {
         return Status::error(Reason::not_supported);
     }
-    return keep(rail, mr, address, length, Pages(), out);
+    return keep(rail, mr, address, length, -1, Pages(), out);
 }
 
 Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,

@@ -155,7 +155,16 @@ VerbsQueuePair::~VerbsQueuePair() {
     }
 }
 
+void VerbsQueuePair::lose_device() {
+    device_lost_ = true;
+    state_ = QpState::error;
+    reported_ = Reported::event;
+}
+
 void VerbsQueuePair::forget_completions() {
+    if (device_lost_) {
+        return;
+    }
     send_cq_.forget(*this);
     if (&send_cq_ != &receive_cq_) {
         receive_cq_.forget(*this);
@@ -171,7 +180,7 @@ void VerbsQueuePair::look_again() const {
                       "a queue pair is asked for its state while the adapter has it", number_);
     ibv_qp_attr attributes{};
     ibv_qp_init_attr init{};
-    if (rail_.calls().query_qp(qp_, &attributes, IBV_QP_STATE, &init) != 0) {
+    if (device_lost_ || rail_.calls().query_qp(qp_, &attributes, IBV_QP_STATE, &init) != 0) {
         return;
     }
     const QpState before = std::exchange(state_, state_from(attributes.qp_state));
@@ -254,6 +263,9 @@ void VerbsQueuePair::path_migrated() {
 // Transitions
 
 Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
+    if (device_lost_) {
+        return Status::error(Reason::no_device);
+    }
     QpState to = state_;
     if (const Status status = check_transition(type(), state_, attributes, mask,
                                                rail_.info().has(Capability::migration), to);

@@ -52,6 +52,9 @@ public:
     // in ERR, so that an event has to.
     bool needs_event() const;
     void path_migrated();
+    // Called when the device was lost, and is back: the queue pair is in ERR for good, and its number
+    // may be another one's.
+    void lose_device();
     bool armed() const; // asks the adapter
     int writes_in_order() const { return rail_.calls().writes_in_order(qp_); }
 
@@ -123,6 +126,7 @@ private:
     enum class Reported : std::uint8_t { nobody, suspected, completion, event };
     mutable Reported reported_ = Reported::nobody;
     bool alternate_loaded_ = false;
+    bool device_lost_ = false;
     std::uint16_t pkey_index_ = 0; // given at INIT
     QpAttributes wanted_;          // attributes of cm_connect()
     std::uint32_t wanted_mask_ = 0;

@@ -343,6 +343,39 @@ void VerbsRail::read_again() {
     }
 }
 
+Status VerbsRail::find_again(Port& out, std::string& why) const {
+    const Status status = read_port(device_, port_.number, options_, out, why);
+    if (status.ok() && out.ethernet() != port_.ethernet()) {
+        why = "has another link layer than before";
+        return Status::error(Reason::not_supported);
+    }
+    return status;
+}
+
+// A port that is not active tells neither its GID nor its partition: it keeps the old ones until
+// its event.
+bool VerbsRail::renew(Device& device, const Port& port) {
+    for (Renewed* each = renewed_.front(); each != nullptr; each = renewed_.next(*each)) {
+        if (each->renew(device) != 0) {
+            return false;
+        }
+    }
+    if (grh_region_ != nullptr) {
+        grh_.lkey = grh_region_->local_key();
+    }
+    rearming_.clear();
+    suspects_.clear();
+    fatal_.clear();
+    broken_ = report_broken_ = false;
+    down_ = !port.active();
+    if (port.active()) {
+        renew_port(port_, port);
+    }
+    ++port_.changes; // its queue pairs have other numbers
+    ++info_.openings;
+    return true;
+}
+
 Status VerbsRail::refuse(int error, Bytes needed) {
     ADAPTIB_INVARIANT(error > 0, "a failure has an error number", error);
     return memory_status(error, needed, last_error_text_);

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/intrusive_list.h"
 #include "fabric/fabric.h"
 #include "fabric/verbs/cm_service.h"
 #include "fabric/verbs/device.h"
@@ -46,6 +47,18 @@ struct DcLimits {
     Bytes inline_bytes = 0;       // of an initiator
     std::uint32_t max_reads = 0;  // of an initiator
     bool places_in_order = false; // a target
+};
+
+// An object of a rail that is made anew when the rail's device was lost and is back.
+class Renewed {
+public:
+    // Makes it in the device as it is open now; nothing that it had before is left. Returns 0 or
+    // the error number.
+    virtual int renew(Device& device) = 0;
+    ListLink<Renewed> link;
+
+protected:
+    ~Renewed() = default;
 };
 
 constexpr std::uint32_t kMaxGather = 16; // so that a request's entries fit on the stack
@@ -85,6 +98,15 @@ public:
     bool broken() const { return broken_; }
     // Returns true once, if that still has to be reported.
     bool take_broken() { return std::exchange(report_broken_, false); }
+
+    // Reads the port of the device, which was opened again. Errors: as read_port(); not_supported:
+    // it is no such port any more.
+    Status find_again(Port& out, std::string& why) const;
+    // Makes memory regions and queues anew; the port is the one found. Queue pairs are not made
+    // anew: those of before are in ERR. Returns false if the device has no room, and is lost again.
+    bool renew(Device& device, const Port& port);
+    // Regions and queues, which renew() makes anew.
+    IntrusiveList<Renewed, &Renewed::link>& renewed() { return renewed_; }
 
     // Queue pairs that wait for ARMED, which no event reports.
     std::vector<VerbsQueuePair*>& rearming() { return rearming_; }
@@ -131,6 +153,7 @@ private:
     bool broken_ = false;
     bool report_broken_ = false;
     bool queues_grow_ = true;
+    IntrusiveList<Renewed, &Renewed::link> renewed_; // outlives grh_region_
     std::unique_ptr<MemoryRegion> grh_region_;
     ibv_sge grh_{};
     std::vector<VerbsQueuePair*> rearming_;
