@@ -145,6 +145,20 @@ TEST_F(FabricEventsTest, TheUserIsToldOnceThatADeviceIsLost) {
     EXPECT_NE(told()[1].find("There is no other rail to other hosts"), std::string::npos);
 }
 
+TEST_F(FabricEventsTest, TheUserIsToldThatADeviceIsBack) {
+    happens(EventKind::device_fatal, 1);
+    const std::uint32_t before = fabrics_[0].datagrams->qp_number(1);
+    happens(EventKind::device_restored, 1);
+    EXPECT_NE(fabrics_[0].datagrams->qp_number(1), before);
+    EXPECT_TRUE(paths_.rail_down(1)) << "until its port is active";
+    happens(EventKind::port_active, 1);
+    EXPECT_FALSE(paths_.rail_down(1));
+    ASSERT_EQ(told().size(), 2u);
+    EXPECT_NE(told()[1].find("Device m1:1 of host here is back"), std::string::npos);
+    happens(EventKind::device_fatal, 1);
+    EXPECT_EQ(told().size(), 3u) << "it is lost once more";
+}
+
 TEST_F(FabricEventsTest, RailsAreIncidentsOfTheHistory) {
     RunHistory history(clock(), counters());
     counters().history = &history;
