@@ -138,6 +138,26 @@ TEST_F(ReturnedDevice, RegionsHaveOtherKeys) {
     EXPECT_TRUE(found);
 }
 
+TEST_F(ReturnedDevice, MemoryIsRegisteredMeanwhile) {
+    open_ib();
+    lose();
+    std::vector<std::byte> memory(100);
+    std::unique_ptr<MemoryRegion> region;
+    lib_.fail("reg_mr", 1, EIO);
+    ASSERT_EQ(rail().register_memory(memory.data(), memory.size(), kRemoteRead, region), kOk);
+    EXPECT_EQ(region->remote_key(), 0u);
+    ASSERT_TRUE(returns());
+    EXPECT_NE(region->remote_key(), 0u);
+}
+
+TEST_F(ReturnedDevice, MemoryThatADeviceRefusesIsRefused) {
+    open_ib();
+    std::vector<std::byte> memory(100);
+    std::unique_ptr<MemoryRegion> region;
+    lib_.fail("reg_mr", 1, EIO);
+    EXPECT_FALSE(rail().register_memory(memory.data(), memory.size(), kRemoteRead, region).ok());
+}
+
 TEST_F(ReturnedDevice, MemoryThatIsNotMappedAnyMoreHasNoKey) {
     open_ib();
     std::unique_ptr<MemoryRegion> region;

@@ -50,7 +50,7 @@ public:
                       Pages pages)
         : MemoryRegion(address, length), rail_(rail), mr_(mr), access_(access),
           pages_(std::move(pages)) {
-        set_keys(mr->lkey, mr->rkey);
+        read_keys();
         rail.renewed().push_back(*this);
     }
     ~VerbsMemoryRegion() override {
@@ -62,8 +62,12 @@ public:
     int renew(Device& device) override;
 
 private:
+    void read_keys() {
+        set_keys(mr_ == nullptr ? 0 : mr_->lkey, mr_ == nullptr ? 0 : mr_->rkey);
+    }
+
     VerbsRail& rail_;
-    ibv_mr* mr_; // null: the memory could not be registered again; its keys are 0
+    ibv_mr* mr_; // null: the device is away, or the memory is gone; the keys are 0
     int access_;
     Pages pages_;
 };
@@ -79,7 +83,7 @@ int VerbsMemoryRegion::renew(Device& device) {
               ? nullptr
               : rail_.calls().reg_mr(device.pd(), address_, length_, access_);
     const int error = mr_ != nullptr || access_ < 0 ? 0 : error_number(-1);
-    set_keys(mr_ == nullptr ? 0 : mr_->lkey, mr_ == nullptr ? 0 : mr_->rkey);
+    read_keys();
     return error == EFAULT ? 0 : error;
 }
 
@@ -92,10 +96,13 @@ Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
                : kOk;
 }
 
+// Memory that is registered while the device is away gets its keys when that is back.
 Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, int access, Pages pages,
             std::unique_ptr<MemoryRegion>& out) {
-    if (mr == nullptr) {
-        return rail.refuse(error_number(-1), length);
+    const int error = mr == nullptr ? error_number(-1) : 0;
+    const bool waits = error != 0 && access >= 0 && rail.is_away();
+    if (error != 0 && !waits) {
+        return rail.refuse(error, length);
     }
     out =
         std::make_unique<VerbsMemoryRegion>(rail, mr, address, length, access, std::move(pages));

@@ -343,6 +343,12 @@ void VerbsRail::read_again() {
     }
 }
 
+bool VerbsRail::is_away() const {
+    ibv_device_attr unused{};
+    return options_.rdma_cm == nullptr &&
+           (device_.lost() || calls().query_device(device_.context(), &unused) != 0);
+}
+
 Status VerbsRail::find_again(Port& out, std::string& why) const {
     const Status status = read_port(device_, port_.number, options_, out, why);
     if (status.ok() && out.ethernet() != port_.ethernet()) {

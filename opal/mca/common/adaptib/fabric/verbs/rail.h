@@ -99,6 +99,9 @@ public:
     // Returns true once, if that still has to be reported.
     bool take_broken() { return std::exchange(report_broken_, false); }
 
+    // Returns true if the device is away, and is opened again once it is back. Asks the system, since
+    // its event may not have been read yet.
+    bool is_away() const;
     // Reads the port of the device, which was opened again. Errors: as read_port(); not_supported:
     // it is no such port any more.
     Status find_again(Port& out, std::string& why) const;
