@@ -575,7 +575,7 @@ hca_remove() {
 # hca_reset CONTROL PORT...: the ports' devices are removed and come back, one after the other
 hca_reset() {
     local port
-    sleep 0.8 # until the job runs
+    sleep 2 # until the job runs
     for port in "${@:2}"; do
         "$1" "$port" remove && echo removed >&3 && sleep 1 && "$1" "$port" return && sleep 3 || return
     done
