@@ -107,12 +107,12 @@ hca_faults=(
     "returned_hfi1|driver=hfi1||0|reset b/v0:1 a/v0:1|$hca_one|random_traffic 1 400"
     "returned_strict|driver=strict||0|reset b/v0:1 a/v0:1|$hca_one|random_traffic 1 400"
     "returned_put|driver=mlx5||0|reset b/v0:1 a/v0:1 b/v0:1|$hca_one --mca opal_common_adaptib_rendezvous put|random_traffic 1 400"
-    "returned_roce|driver=mlx5||0|reset e/r0:1 f/r0:1|$hca_roce|random_traffic 1 400"
+    "returned_roce|driver=mlx5||0|reset e/r0:1 e/r0:1|-x ADAPTIB_HCA_HOST=e,f,f,f@OMPI_COMM_WORLD_RANK|random_traffic 1 400"
     "returned_datagrams|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one --mca opal_common_adaptib_channel_policy ud|random_traffic 1 400"
     "returned_dc|dc=1||0|reset b/v0:1 a/v0:1|$hca_one $hca_dc|random_traffic 1 400"
     "returned_endpoints|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one --mca opal_common_adaptib_endpoints 2|threads own 2 1500"
     "returned_btl|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one $hca_btl|random_traffic 1 400"
-    "returned_windows_btl|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one $hca_btl --mca osc rdma|rma_stress --seed 1 --rounds 4 --only contents --flavors create,allocate --hang 90"
+    "returned_windows_btl|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one $hca_btl --mca osc rdma|rma_stress --seed 1 --rounds 40 --only contents --flavors create,allocate --hang 90"
     # Of two devices one, which carries its part again
     "returned_two|driver=mlx5||0|reset b/v0:1 b/v1:1 b/v0:1||random_traffic 1 400"
     # Neighbors' answers to ARP get lost at first contact; a port gets another MAC address
