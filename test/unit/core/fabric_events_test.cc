@@ -139,7 +139,8 @@ TEST_F(FabricEventsTest, TheUserIsToldOnceThatADeviceIsLost) {
     happens(EventKind::device_fatal, 1);
     ASSERT_EQ(told().size(), 1u);
     EXPECT_NE(told()[0].find("Device m1:1 of host here"), std::string::npos);
-    EXPECT_NE(told()[0].find("Traffic takes the other rails, until the device is back."), std::string::npos);
+    EXPECT_NE(told()[0].find("Traffic takes the other rails, until the device is back."),
+              std::string::npos);
     happens(EventKind::device_fatal, 0);
     ASSERT_EQ(told().size(), 2u);
     EXPECT_NE(told()[1].find("There is no other rail to other hosts"), std::string::npos);

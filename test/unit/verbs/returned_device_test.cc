@@ -65,12 +65,12 @@ TEST_F(ReturnedDevice, ItsRailsAreToldOneByOne) {
     EXPECT_FALSE(next());
     for (std::uint32_t i = 0; i < 2; ++i) {
         EXPECT_EQ(rail(i).state(), PortState::active);
-        EXPECT_EQ(rail(i).info().openings, 1);
+        EXPECT_EQ(rail(i).openings(), 1);
         EXPECT_EQ(rail(i).address().changes, 1);
     }
     lose(); // and a second time
     ASSERT_TRUE(returns());
-    EXPECT_EQ(rail().info().openings, 2);
+    EXPECT_EQ(rail().openings(), 2);
 }
 
 TEST_F(ReturnedDevice, ItIsLookedForUntilItIsThere) {

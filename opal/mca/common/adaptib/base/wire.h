@@ -143,7 +143,7 @@ constexpr std::uint8_t kDisconnectRevoked = 2;
 constexpr std::uint8_t kDisconnectFinal = 3;
 
 // The keys of a process's memory are those of one key epoch: a new one begins each time that one of
-// its devices was lost and is open again (RailInfo::openings), and keys of earlier ones mean
+// its devices was lost and is open again (Rail::openings), and keys of earlier ones mean
 // nothing. Every message that has keys names their epoch, and the handshake of a connection the
 // epoch from which on keys are good for it.
 constexpr bool epoch_before(std::uint8_t a, std::uint8_t b) {

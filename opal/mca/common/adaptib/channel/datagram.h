@@ -134,7 +134,8 @@ public:
     // Lets the next poll restart the port's queue pair: its rail has another address, or uses
     // another partition.
     void renew(std::uint32_t port) { sender_.port(port).renew(); }
-    // The port's device was lost and is back: the port gets another queue pair. Errors: of the rail.
+    // The port's device was lost and is back: the port gets another queue pair. Errors: of the
+    // rail.
     Status make_anew(std::uint32_t port);
     // Number of the responder of the port's rail (Fabric::responder_qp), which probes tell.
     std::uint32_t responder(std::uint32_t port) const { return responders_[port]; }
@@ -164,7 +165,7 @@ private:
     DatagramSender sender_;
     DatagramRetransmitter retransmitter_;
     std::array<std::uint32_t, kMaxRails> responders_{}; // by port; 0: none
-    std::uint32_t next_port_ = 0; // of the ports after the first: polled next
+    std::uint32_t next_port_ = 0;                       // of the ports after the first: polled next
     ProbeHandler probe_;
     std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };

@@ -2,9 +2,10 @@
 // DatagramPort: the queue pair of a datagram channel on one rail, with its receives.
 //
 // Purpose: posts sends and receives, and tells whose completions are whose. The same queue pair is
-// restarted when it breaks, as long as its device is there, since its number is published: all its work under way ends by that, and
-// completions from before do not count. Keeps address handles until no send uses them. Adds
-// receives, up to a bound, when more datagrams arrive than the port can keep until it is polled.
+// restarted when it breaks, as long as its device is there, since its number is published: all its
+// work under way ends by that, and completions from before do not count. Keeps address handles
+// until no send uses them. Adds receives, up to a bound, when more datagrams arrive than the port
+// can keep until it is polled.
 // Ownership: owns the queue pair, its completion queue and the memory of the receives.
 // Threads: one at a time.
 // May touch: base/, fabric/, stats/.

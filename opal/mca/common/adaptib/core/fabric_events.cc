@@ -115,8 +115,8 @@ void FabricEvents::report_lost(const AttachedFabric& attached, std::uint32_t rai
         left = left || (!parts_.paths.rail_down(i) && device_of(i) != device);
     }
     const bool comes_back = !parts_.rails[rail]->info().has(Capability::cm_connects);
-    std::string text = "Device " + device + " of host " + host_ +
-                       " has failed, or was reset or removed. ";
+    std::string text =
+        "Device " + device + " of host " + host_ + " has failed, or was reset or removed. ";
     if (!comes_back) {
         text += "This process, which connects by rdma_cm, cannot use it again, not even when it is "
                 "back; ";
@@ -126,17 +126,16 @@ void FabricEvents::report_lost(const AttachedFabric& attached, std::uint32_t rai
     } else {
         const Nanoseconds patience = parts_.datagram_paths.patience();
         text += "There is no other rail to other hosts: what needs them waits";
-        text += patience == Nanoseconds::max()
-                    ? ""
-                    : ", for at most " + whole_seconds_text(patience) +
-                          " (opal_common_adaptib_partition_timeout)";
+        text += patience == Nanoseconds::max() ? ""
+                                               : ", for at most " + whole_seconds_text(patience) +
+                                                     " (opal_common_adaptib_partition_timeout)";
     }
     message_(Severity::notice, text + (comes_back ? ", until the device is back." : "."));
 }
 
 // The fabric has made memory regions and completion queues anew. Peers learn the new numbers of
-// queue pairs from the probes of the paths, which begin once the port is active, and the new keys as
-// they ask for them.
+// queue pairs from the probes of the paths, which begin once the port is active. They ask for the
+// new keys.
 void FabricEvents::on_device_restored(AttachedFabric& attached, std::uint32_t rail) {
     const std::uint32_t index = attached.rails.first + rail;
     Status status = kOk;
@@ -148,9 +147,9 @@ void FabricEvents::on_device_restored(AttachedFabric& attached, std::uint32_t ra
         status = parts_.shared->make_anew(index);
     }
     if (!status.ok()) {
-        message_(Severity::failure, "Rail " + parts_.rails[index]->info().name + " of host " +
-                                        host_ + " is back, but cannot be used: " +
-                                        reason_text(status.reason()) + ".");
+        message_(Severity::failure,
+                 "Rail " + parts_.rails[index]->info().name + " of host " + host_ +
+                     " is back, but cannot be used: " + reason_text(status.reason()) + ".");
     } else if (std::erase(lost_, device_of(index)) > 0) { // once for all ports
         message_(Severity::notice, "Device " + device_of(index) + " of host " + host_ +
                                        " is back, and was opened again.");

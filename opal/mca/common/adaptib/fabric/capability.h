@@ -73,9 +73,6 @@ struct RailInfo {
     bool standby = false;
     // Longest time that a packet spends in the network, as the network's manager says.
     Nanoseconds packet_life{1'073'741'824};
-    // How often its device was opened anew, after it was lost. Keys of regions and numbers of queue
-    // pairs from before that mean nothing.
-    std::uint8_t openings = 0;
     // Capability::dc: time to switch an initiator to another target; 0 = unknown.
     Nanoseconds target_change{0};
 

@@ -46,8 +46,8 @@ public:
     Bytes length() const { return length_; }
     std::uint32_t local_key() const { return local_key_; }
     std::uint32_t remote_key() const { return remote_key_; }
-    // Keeps *copy equal to local_key(), which changes when a device that was lost is back; null ends
-    // that. The copy outlives the region.
+    // Keeps *copy equal to local_key(), which changes when a device that was lost is back; null
+    // ends that. The copy outlives the region.
     void copy_local_key_to(std::uint32_t* copy) {
         copy_ = copy;
         if (copy_ != nullptr) {

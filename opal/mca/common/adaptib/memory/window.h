@@ -66,8 +66,8 @@ public:
         return kOk;
     }
 
-    // The key that names a window: its last nonzero one, when it was opened. Two windows may have the
-    // same name, if a device has failed.
+    // The key that names a window: its last nonzero one, when it was opened. Two windows may have
+    // the same name, if a device has failed.
     template <typename Keys> static std::uint32_t name_of(const Keys& keys, std::uint32_t count) {
         std::uint32_t name = 0;
         for (std::uint32_t i = 0; i < count; ++i) {

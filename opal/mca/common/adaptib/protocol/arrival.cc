@@ -36,9 +36,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::atomic_done:
         one_sided_.atomics().on_atomic_done(peer, read_body<AtomicDoneBody>(body));
         break;
-    case MessageType::region_query:
-        on_region_query(peer, read_body<RegionQueryBody>(body));
-        break;
+    case MessageType::region_query: on_region_query(peer, read_body<RegionQueryBody>(body)); break;
     case MessageType::region_keys:
         one_sided_.on_region_keys(peer, read_body<RegionKeysBody>(body));
         break;

@@ -111,8 +111,8 @@ public:
     std::size_t sends() const { return sends_.size(); }
     std::size_t receives() const { return receives_.size(); }
     const SendTransfer* find_send(std::uint64_t id) const { return sends_.find(id); }
-    // Returns the registration of memory that the peer may read or write: of a message under way, or
-    // of a block. Null: it is none.
+    // Returns the registration of memory that the peer may read or write: of a message under way,
+    // or of a block. Null: it is none.
     const Registration* find_memory(const Peer& peer, std::uint64_t address, Bytes bytes) const;
     // Returns true if blocks are to be read, for which there is no way without a connection.
     bool has_blocks(const Peer& peer) const;

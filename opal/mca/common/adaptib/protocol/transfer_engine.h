@@ -150,8 +150,6 @@ private:
     bool plan_more(Transfer& transfer);
     Status post_stripe(Transfer& transfer);
     bool find_keys(Transfer& transfer);
-    static std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
-                                 const WorkCompletion& completion);
     void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
     void learn_from(Transfer& transfer, std::size_t stripe);
     void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);

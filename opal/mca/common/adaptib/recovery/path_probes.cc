@@ -189,9 +189,10 @@ void PathProbes::learn_address(Peer& peer, std::size_t pair, const RailAddress& 
                                std::uint32_t datagram_qp, std::uint32_t responder_qp) {
     AddressRail& remote = peer.contact.address.rails[peer.contact.route.pairs[pair].remote];
     const auto newer = static_cast<std::int16_t>(now.changes - remote.changes);
-    const bool numbers = datagram_qp != 0 && (remote.datagram_qp != datagram_qp ||
-                                              remote.responder_qp != responder_qp);
-    if (newer < 0 || (newer == 0 && !numbers) || !paths_.is_reachable(peer.contact.route.pairs[pair].local, now)) {
+    const bool numbers = datagram_qp != 0 &&
+                         (remote.datagram_qp != datagram_qp || remote.responder_qp != responder_qp);
+    if (newer < 0 || (newer == 0 && !numbers) ||
+        !paths_.is_reachable(peer.contact.route.pairs[pair].local, now)) {
         return;
     }
     const bool moved = remote.size != now.size || remote.bytes != now.bytes ||

@@ -328,6 +328,20 @@ Status Device::open_again(ibv_device* device, std::string& error_text) {
     return kOk;
 }
 
+bool Device::renew() {
+    for (Renewed* each = renewed_.front(); each != nullptr; each = renewed_.next(*each)) {
+        if (each->renew() != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool Device::is_away() const {
+    ibv_device_attr unused{};
+    return lost_ || calls_.query_device(now_.context, &unused) != 0;
+}
+
 void Device::close_again() {
     ADAPTIB_INVARIANT(!before_.empty(), "a device that is closed again was opened again", lost_);
     close(now_);

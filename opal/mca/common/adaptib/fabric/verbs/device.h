@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/intrusive_list.h"
 #include "base/status.h"
 #include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/verbs_calls.h"
@@ -27,6 +28,18 @@ struct Wanted {
 
 // Errors: bad_argument, with the text that names the entry.
 Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::string& error_text);
+
+// An object of a device that is made anew when the device was lost and is back.
+class Renewed {
+public:
+    // Makes it in the device as it is open now; nothing that it had before is left. Returns 0 or
+    // the error number.
+    virtual int renew() = 0;
+    ListLink<Renewed> link;
+
+protected:
+    ~Renewed() = default;
+};
 
 constexpr std::uint32_t kSoftRoceVendor = 0xffffff; // RXE_VENDOR_ID of Linux
 
@@ -50,6 +63,14 @@ public:
     Status open_again(ibv_device* device, std::string& error_text);
     // Takes the last open_again() back. REQUIRES: nothing was made since.
     void close_again();
+    // Makes memory regions and queues anew. Queue pairs are not: those of before are in ERR.
+    // Returns false if the device has no room.
+    bool renew();
+    // Regions and queues, which renew() makes anew.
+    IntrusiveList<Renewed, &Renewed::link>& renewed() { return renewed_; }
+    // Returns true if the device was lost, or is about to be: asks the system, since its event may
+    // not have been read yet.
+    bool is_away() const;
     // Keeps a queue of a lost device, which its queue pairs may refer to, for as long as those may
     // live.
     void keep(ibv_cq* cq) { kept_cqs_.push_back(cq); }
@@ -84,6 +105,7 @@ private:
     std::string name_;
     int numa_node_ = -1;
     std::uint32_t distance_ = 10;
+    IntrusiveList<Renewed, &Renewed::link> renewed_;
     bool lost_ = false;
     Opened now_;
     std::vector<Opened> before_; // it was lost; kept, since objects of it may live
@@ -105,7 +127,7 @@ public:
     // both lists given).
     Status choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
                   std::vector<std::string>& notices, std::string& error_text);
-    std::string names() const; // "mlx5_0, mlx5_1"
+    std::string names() const;                       // "mlx5_0, mlx5_1"
     ibv_device* find(const std::string& name) const; // null: there is none
     // Distance of a chosen device from the process (fabric/verbs/locality.h).
     std::uint32_t distance(ibv_device* device) const;

@@ -24,7 +24,9 @@ public:
     // Takes the next event of any device; false: there is none now. Never blocks.
     bool next(const Rails& rails, const Devices& devices, Event& out);
     // Adds an event.
-    void report(EventKind kind, std::uint32_t rail) { waiting_.push_back({kind, rail, 0, nullptr}); }
+    void report(EventKind kind, std::uint32_t rail) {
+        waiting_.push_back({kind, rail, 0, nullptr});
+    }
 
 private:
     void read(const Rails& rails, Device& device);

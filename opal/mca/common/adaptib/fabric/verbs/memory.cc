@@ -51,20 +51,18 @@ public:
         : MemoryRegion(address, length), rail_(rail), mr_(mr), access_(access),
           pages_(std::move(pages)) {
         read_keys();
-        rail.renewed().push_back(*this);
+        rail.device().renewed().push_back(*this);
     }
     ~VerbsMemoryRegion() override {
-        rail_.renewed().remove(*this);
+        rail_.device().renewed().remove(*this);
         if (mr_ != nullptr && rail_.calls().dereg_mr(mr_) != 0) {
             pages_.leave(); // the adapter may still write there
         }
     }
-    int renew(Device& device) override;
+    int renew() override;
 
 private:
-    void read_keys() {
-        set_keys(mr_ == nullptr ? 0 : mr_->lkey, mr_ == nullptr ? 0 : mr_->rkey);
-    }
+    void read_keys() { set_keys(mr_ == nullptr ? 0 : mr_->lkey, mr_ == nullptr ? 0 : mr_->rkey); }
 
     VerbsRail& rail_;
     ibv_mr* mr_; // null: the device is away, or the memory is gone; the keys are 0
@@ -74,14 +72,13 @@ private:
 
 // Memory that is not mapped any more, of which nobody has told, is left without a key. The system
 // has revoked the region of a device that was removed, whatever dereg_mr says.
-int VerbsMemoryRegion::renew(Device& device) {
+int VerbsMemoryRegion::renew() {
     if (mr_ != nullptr) {
         rail_.calls().dereg_mr(mr_);
     }
     errno = 0;
-    mr_ = access_ < 0
-              ? nullptr
-              : rail_.calls().reg_mr(device.pd(), address_, length_, access_);
+    mr_ = access_ < 0 ? nullptr
+                      : rail_.calls().reg_mr(rail_.device().pd(), address_, length_, access_);
     const int error = mr_ != nullptr || access_ < 0 ? 0 : error_number(-1);
     read_keys();
     return error == EFAULT ? 0 : error;
@@ -100,12 +97,11 @@ Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
 Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, int access, Pages pages,
             std::unique_ptr<MemoryRegion>& out) {
     const int error = mr == nullptr ? error_number(-1) : 0;
-    const bool waits = error != 0 && access >= 0 && rail.is_away();
-    if (error != 0 && !waits) {
+    const bool comes_back = access >= 0 && rail.options().rdma_cm == nullptr;
+    if (error != 0 && !(comes_back && rail.device().is_away())) {
         return rail.refuse(error, length);
     }
-    out =
-        std::make_unique<VerbsMemoryRegion>(rail, mr, address, length, access, std::move(pages));
+    out = std::make_unique<VerbsMemoryRegion>(rail, mr, address, length, access, std::move(pages));
     return kOk;
 }
 

@@ -89,7 +89,7 @@ bool hears(VerbsQueuePair& qp) {
 
 VerbsCompletionQueue::~VerbsCompletionQueue() {
     ADAPTIB_INVARIANT(qps_.empty(), "queue pairs end before their completion queue", qps_.size());
-    rail_.renewed().remove(*this);
+    rail_.device().renewed().remove(*this);
     if (cq_ != nullptr) {
         rail_.calls().destroy_cq(cq_);
     }
@@ -107,14 +107,14 @@ int VerbsCompletionQueue::create(std::uint32_t depth) {
     return cq_ == nullptr ? error_number(-1) : 0;
 }
 
-int VerbsCompletionQueue::renew(Device& device) {
+int VerbsCompletionQueue::renew() {
     for (VerbsQueuePair* qp : std::exchange(qps_, {})) {
         qp->lose_device();
     }
     datagram_qps_ = told_ = 0;
     kept_.clear();
     if (cq_ != nullptr) {
-        device.keep(std::exchange(cq_, nullptr));
+        rail_.device().keep(std::exchange(cq_, nullptr));
     }
     const int error = create(depth_);
     broken_ = error != 0; // nobody polls it
@@ -313,18 +313,18 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
 VerbsSharedReceiveQueue::~VerbsSharedReceiveQueue() {
     ADAPTIB_INVARIANT(qps_.empty(), "queue pairs end before their shared receive queue",
                       qps_.size());
-    rail_.renewed().remove(*this);
+    rail_.device().renewed().remove(*this);
     if (srq_ != nullptr) {
         rail_.calls().destroy_srq(srq_);
     }
 }
 
-int VerbsSharedReceiveQueue::renew(Device& device) {
+int VerbsSharedReceiveQueue::renew() {
     for (VerbsQueuePair* qp : std::exchange(qps_, {})) {
         qp->lose_device();
     }
     if (srq_ != nullptr) {
-        device.keep(std::exchange(srq_, nullptr));
+        rail_.device().keep(std::exchange(srq_, nullptr));
     }
     return create();
 }

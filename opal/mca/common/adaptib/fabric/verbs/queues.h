@@ -15,7 +15,9 @@ namespace adaptib::verbs {
 
 class VerbsCompletionQueue final : public CompletionQueue, public Renewed {
 public:
-    explicit VerbsCompletionQueue(VerbsRail& rail) : rail_(rail) { rail.renewed().push_back(*this); }
+    explicit VerbsCompletionQueue(VerbsRail& rail) : rail_(rail) {
+        rail.device().renewed().push_back(*this);
+    }
     ~VerbsCompletionQueue() override;
     int create(std::uint32_t depth); // 0 or the error number
 
@@ -34,7 +36,7 @@ public:
     // Called when no more completions can come: all its queue pairs fail, and so does the rail.
     void fail();
     // Its queue pairs belong to the device of before, and leave it.
-    int renew(Device& device) override;
+    int renew() override;
 
 private:
     std::size_t poll_impl(std::span<WorkCompletion> out) override;
@@ -57,12 +59,12 @@ private:
 class VerbsSharedReceiveQueue final : public SharedReceiveQueue, public Renewed {
 public:
     VerbsSharedReceiveQueue(VerbsRail& rail, std::uint32_t depth) : rail_(rail), depth_(depth) {
-        rail.renewed().push_back(*this);
+        rail.device().renewed().push_back(*this);
     }
     ~VerbsSharedReceiveQueue() override;
     int create(); // 0 or the error number
     // Its queue pairs belong to the device of before, and leave it; its receives are gone.
-    int renew(Device& device) override;
+    int renew() override;
 
     VerbsRail& rail() { return rail_; }
     ibv_srq* srq() { return srq_; }

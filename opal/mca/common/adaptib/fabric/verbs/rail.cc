@@ -145,7 +145,7 @@ bool trusts_order(const Device& device, int answer) {
            (answer < 0 && !is_connectx(device));
 }
 
-VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
+VerbsRail::VerbsRail(Device& device, const Port& port, const VerbsOptions& options,
                      std::uint32_t index, std::uint64_t owner)
     : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
     const ibv_device_attr& d = device_.limits();
@@ -332,54 +332,27 @@ bool VerbsRail::is_reachable_impl(const RailAddress& remote) const {
     return decode_address(remote, wire);
 }
 
-void VerbsRail::read_again() {
+// A port that is not active tells neither its GID nor its partition: it keeps the old ones.
+void VerbsRail::read_again(bool anew) {
     Port port;
     std::string why;
-    if (read_port(device_, port_.number, options_, port, why).ok()) {
+    const bool read = read_port(device_, port_.number, options_, port, why).ok();
+    if (anew) {
+        rearming_.clear();
+        suspects_.clear();
+        fatal_.clear();
+        grh_.lkey = grh_region_ == nullptr ? 0 : grh_region_->local_key();
+        broken_ = report_broken_ = false;
+        down_ = true;
+        ++port_.changes; // its queue pairs have other numbers
+        ++openings_;
+    }
+    if (read) {
         down_ = broken_ || !port.active();
         if (port.active()) {
             renew_port(port_, port);
         }
     }
-}
-
-bool VerbsRail::is_away() const {
-    ibv_device_attr unused{};
-    return options_.rdma_cm == nullptr &&
-           (device_.lost() || calls().query_device(device_.context(), &unused) != 0);
-}
-
-Status VerbsRail::find_again(Port& out, std::string& why) const {
-    const Status status = read_port(device_, port_.number, options_, out, why);
-    if (status.ok() && out.ethernet() != port_.ethernet()) {
-        why = "has another link layer than before";
-        return Status::error(Reason::not_supported);
-    }
-    return status;
-}
-
-// A port that is not active tells neither its GID nor its partition: it keeps the old ones until
-// its event.
-bool VerbsRail::renew(Device& device, const Port& port) {
-    for (Renewed* each = renewed_.front(); each != nullptr; each = renewed_.next(*each)) {
-        if (each->renew(device) != 0) {
-            return false;
-        }
-    }
-    if (grh_region_ != nullptr) {
-        grh_.lkey = grh_region_->local_key();
-    }
-    rearming_.clear();
-    suspects_.clear();
-    fatal_.clear();
-    broken_ = report_broken_ = false;
-    down_ = !port.active();
-    if (port.active()) {
-        renew_port(port_, port);
-    }
-    ++port_.changes; // its queue pairs have other numbers
-    ++info_.openings;
-    return true;
 }
 
 Status VerbsRail::refuse(int error, Bytes needed) {

@@ -28,7 +28,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/intrusive_list.h"
 #include "fabric/fabric.h"
 #include "fabric/verbs/cm_service.h"
 #include "fabric/verbs/device.h"
@@ -49,25 +48,13 @@ struct DcLimits {
     bool places_in_order = false; // a target
 };
 
-// An object of a rail that is made anew when the rail's device was lost and is back.
-class Renewed {
-public:
-    // Makes it in the device as it is open now; nothing that it had before is left. Returns 0 or
-    // the error number.
-    virtual int renew(Device& device) = 0;
-    ListLink<Renewed> link;
-
-protected:
-    ~Renewed() = default;
-};
-
 constexpr std::uint32_t kMaxGather = 16; // so that a request's entries fit on the stack
 constexpr Bytes kGrhBytes = 40;
 
 class VerbsRail final : public Rail {
 public:
-    VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
-              std::uint32_t index, std::uint64_t owner);
+    VerbsRail(Device& device, const Port& port, const VerbsOptions& options, std::uint32_t index,
+              std::uint64_t owner);
     ~VerbsRail() override;
 
     // Finds out by trial which queue pairs the rail has and how many inline bytes they take.
@@ -79,7 +66,7 @@ public:
     Status open_cm_service(std::string& error_text);
     CmService* cm_service() const { return cm_service_.get(); } // null: none
 
-    const Device& device() const { return device_; }
+    Device& device() const { return device_; }
     const Calls& calls() const { return device_.calls(); }
     const Port& port() const { return port_; }
     const VerbsOptions& options() const { return options_; }
@@ -92,24 +79,13 @@ public:
 
     // After events: the port is down; its state, LID, GID or partition key may have changed.
     void set_down() { down_ = true; }
-    void read_again();
+    // `anew`: the device was lost, and is open again.
+    void read_again(bool anew = false);
     // Called when a completion queue has failed: the rail is down for good.
     void break_down() { broken_ = report_broken_ = down_ = true; }
     bool broken() const { return broken_; }
     // Returns true once, if that still has to be reported.
     bool take_broken() { return std::exchange(report_broken_, false); }
-
-    // Returns true if the device is away, and is opened again once it is back. Asks the system, since
-    // its event may not have been read yet.
-    bool is_away() const;
-    // Reads the port of the device, which was opened again. Errors: as read_port(); not_supported:
-    // it is no such port any more.
-    Status find_again(Port& out, std::string& why) const;
-    // Makes memory regions and queues anew; the port is the one found. Queue pairs are not made
-    // anew: those of before are in ERR. Returns false if the device has no room, and is lost again.
-    bool renew(Device& device, const Port& port);
-    // Regions and queues, which renew() makes anew.
-    IntrusiveList<Renewed, &Renewed::link>& renewed() { return renewed_; }
 
     // Queue pairs that wait for ARMED, which no event reports.
     std::vector<VerbsQueuePair*>& rearming() { return rearming_; }
@@ -147,7 +123,7 @@ private:
     Status check(const QpInit& init);
     void probe_dc();
 
-    const Device& device_;
+    Device& device_;
     Port port_;
     const VerbsOptions& options_;
     std::uint32_t index_;
@@ -156,7 +132,6 @@ private:
     bool broken_ = false;
     bool report_broken_ = false;
     bool queues_grow_ = true;
-    IntrusiveList<Renewed, &Renewed::link> renewed_; // outlives grh_region_
     std::unique_ptr<MemoryRegion> grh_region_;
     ibv_sge grh_{};
     std::vector<VerbsQueuePair*> rearming_;

@@ -68,8 +68,8 @@ void Responder::set_port(std::uint32_t rail, const Port& port) {
 }
 
 Status Responder::open(Rail& rail, std::unique_ptr<ResponderPort>& out) const {
-    auto port = std::make_unique<ResponderPort>(static_cast<VerbsRail&>(rail), *answerer_,
-                                                access_key_);
+    auto port =
+        std::make_unique<ResponderPort>(static_cast<VerbsRail&>(rail), *answerer_, access_key_);
     Status status =
         rail.info().has(Capability::ud) ? port->open() : Status::error(Reason::not_supported);
     if (status.ok() && !set_nonblocking(port->descriptor())) {

@@ -47,7 +47,8 @@ public:
     }
     // The thread rests until resume(): rails may be made anew.
     void pause();
-    // Gives the rails whose device was opened again another queue pair, as far as they can have one.
+    // Gives the rails whose device was opened again another queue pair, as far as they can have
+    // one.
     void resume(std::span<const std::unique_ptr<Rail>> rails);
     // Takes over the rail's port after the rail has read it again.
     void set_port(std::uint32_t rail, const Port& port);

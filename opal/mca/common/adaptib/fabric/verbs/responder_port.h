@@ -40,7 +40,7 @@ public:
     std::uint32_t number() const { return qp_ == nullptr ? 0 : qp_->qp_num; }
     int descriptor() const { return channel_->fd; }
     // Returns true if the device was lost and is open again: nothing arrives here any more.
-    bool lost() const { return openings_ != rail_.info().openings; }
+    bool lost() const { return openings_ != rail_.openings(); }
     // Takes over a changed port of the rail: its LID, GID or partition. The caller then calls
     // on_event().
     void set_port(const Port& port);
@@ -74,7 +74,7 @@ private:
     const Answerer& answerer_;
     const std::uint32_t queue_key_;
     const std::uint8_t openings_; // of the rail's device, when this was made
-    std::mutex port_lock_; // protects the next two
+    std::mutex port_lock_;        // protects the next two
     Port port_;
     bool moved_ = false; // to another partition: the queue pair restarts
     ibv_comp_channel* channel_ = nullptr;

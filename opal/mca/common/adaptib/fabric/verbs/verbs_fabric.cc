@@ -55,7 +55,7 @@ private:
     void look_for_lost();
     void open_again(Device& device, ibv_device* found);
     Status add_device(const DeviceList& list, ibv_device* device, std::string& error_text);
-    Status add_port(const Device& device, std::uint8_t number, bool standby, std::string& why);
+    Status add_port(Device& device, std::uint8_t number, bool standby, std::string& why);
     void leave_out(Status status, const std::string& text, bool report);
 
     const Calls& calls_;
@@ -101,36 +101,37 @@ void VerbsFabric::open_again(Device& device, ibv_device* found) {
     if (!device.open_again(found, why).ok()) {
         return;
     }
-    std::vector<std::pair<VerbsRail*, Port>> its;
+    std::vector<VerbsRail*> its;
     for (const auto& each : rails_) {
-        auto& rail = static_cast<VerbsRail&>(*each);
-        if (&rail.device() == &device &&
-            !rail.find_again(its.emplace_back(&rail, Port()).second, why).ok()) {
-            device.close_again();
-            return;
+        if (auto& rail = static_cast<VerbsRail&>(*each); &rail.device() == &device) {
+            its.push_back(&rail);
         }
+    }
+    const auto is_there = [&](const VerbsRail* rail) {
+        Port port;
+        return read_port(device, rail->port().number, options_, port, why).ok() &&
+               port.ethernet() == rail->port().ethernet();
+    };
+    if (!std::all_of(its.begin(), its.end(), is_there)) {
+        device.close_again();
+        return;
     }
     if (responder_ != nullptr) {
         responder_->pause();
     }
-    const bool renewed = std::all_of(its.begin(), its.end(), [&](const auto& rail) {
-        return rail.first->renew(device, rail.second);
-    });
+    if (device.renew()) {
+        for (VerbsRail* rail : its) {
+            rail->read_again(true);
+            events_.report(EventKind::device_restored, rail->index());
+            if (rail->state() == PortState::active) {
+                events_.report(EventKind::port_active, rail->index());
+            }
+        }
+    } else {
+        device.lose(); // no room: the next time
+    }
     if (responder_ != nullptr) {
         responder_->resume(rails_);
-    }
-    if (!renewed) { // no room: the next time
-        device.lose();
-        for (const auto& rail : its) {
-            rail.first->set_down();
-        }
-        return;
-    }
-    for (const auto& [rail, port] : its) {
-        events_.report(EventKind::device_restored, rail->index());
-        if (port.active()) {
-            events_.report(EventKind::port_active, rail->index());
-        }
     }
 }
 
@@ -182,8 +183,7 @@ void VerbsFabric::prepare_fork() {
     }
 }
 
-Status VerbsFabric::add_port(const Device& device, std::uint8_t number, bool standby,
-                             std::string& why) {
+Status VerbsFabric::add_port(Device& device, std::uint8_t number, bool standby, std::string& why) {
     Port port;
     if (const Status status = read_port(device, number, options_, port, why); !status.ok()) {
         return status;
