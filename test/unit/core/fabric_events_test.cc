@@ -148,9 +148,7 @@ TEST_F(FabricEventsTest, TheUserIsToldOnceThatADeviceIsLost) {
 
 TEST_F(FabricEventsTest, TheUserIsToldThatADeviceIsBack) {
     happens(EventKind::device_fatal, 1);
-    const std::uint32_t before = fabrics_[0].datagrams->qp_number(1);
     happens(EventKind::device_restored, 1);
-    EXPECT_NE(fabrics_[0].datagrams->qp_number(1), before);
     EXPECT_TRUE(paths_.rail_down(1)) << "until its port is active";
     happens(EventKind::port_active, 1);
     EXPECT_FALSE(paths_.rail_down(1));
