@@ -333,7 +333,7 @@ void Engine::fabric_events() {
 void Engine::fabric_event(unsigned port, ibv_event_type type) {
     const PortDescription& description = *topology.ports[port];
     for (Context* context : contexts_) {
-        if (context->device->number != static_cast<int>(description.device)) {
+        if (context->device->number != static_cast<int>(description.device) || context->removed) {
             continue;
         }
         ibv_async_event event{};
@@ -356,6 +356,7 @@ void Engine::fabric_event(unsigned port, ibv_event_type type) {
 
 // Nothing of a removed device works any more, and nothing tells that but its files.
 void Engine::take_away(Context& context) {
+    context.removed = true;
     for (Channel* channel : context.channels) {
         channel->events.end();
     }

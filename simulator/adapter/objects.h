@@ -103,6 +103,7 @@ struct Context {
     Notices<ibv_async_event> events;
     bool fatal = false;
     std::uint32_t removals = 0; // of the device, when it was opened
+    bool removed = false;       // it has heard so, and hears nothing more
     std::unordered_set<Channel*> channels;
 };
 

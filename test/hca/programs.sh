@@ -62,12 +62,13 @@ hca_pair() {
 
 hca_btl='--mca pml ob1 --mca btl adaptib,self'
 hca_roce='-x ADAPTIB_HCA_HOST=e,f@OMPI_COMM_WORLD_RANK'
+hca_one='--mca opal_common_adaptib_if_include v0'
 hca_lids='--mca opal_common_adaptib_striping_threshold 4096 --mca opal_common_adaptib_striping_policy'
 hca_relaxed='--mca opal_common_adaptib_relaxed_ordering on --mca opal_common_adaptib_rendezvous put'
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|what happens
-# meanwhile (hca_flap, hca_remove, hca_lose_arp, hca_mac, hca_vanish, hca_new_lid or hca_events, with its
+# meanwhile (hca_flap, hca_remove, hca_reset, hca_lose_arp, hca_mac, hca_vanish, hca_new_lid or hca_events, with its
 # arguments)|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
 # random_traffic 1 200
 hca_faults=(
@@ -101,6 +102,19 @@ hca_faults=(
     # A device is taken away and comes back
     'removed_mlx5|driver=mlx5||0|remove b/v0:1||'
     'removed_hfi1|driver=hfi1||0|remove b/v0:1||random_traffic 1 400'
+    # The only devices of processes are removed, and each comes back
+    "returned_mlx5|driver=mlx5||0|reset b/v0:1 a/v0:1 b/v0:1|$hca_one|random_traffic 1 400"
+    "returned_hfi1|driver=hfi1||0|reset b/v0:1 a/v0:1|$hca_one|random_traffic 1 400"
+    "returned_strict|driver=strict||0|reset b/v0:1 a/v0:1|$hca_one|random_traffic 1 400"
+    "returned_put|driver=mlx5||0|reset b/v0:1 a/v0:1 b/v0:1|$hca_one --mca opal_common_adaptib_rendezvous put|random_traffic 1 400"
+    "returned_roce|driver=mlx5||0|reset e/r0:1 e/r0:1|-x ADAPTIB_HCA_HOST=e,f,f,f@OMPI_COMM_WORLD_RANK|random_traffic 1 400"
+    "returned_datagrams|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one --mca opal_common_adaptib_channel_policy ud|random_traffic 1 400"
+    "returned_dc|dc=1||0|reset b/v0:1 a/v0:1|$hca_one $hca_dc|random_traffic 1 400"
+    "returned_endpoints|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one --mca opal_common_adaptib_endpoints 2|threads own 2 1500"
+    "returned_btl|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one $hca_btl|random_traffic 1 400"
+    "returned_windows_btl|driver=mlx5||0|reset b/v0:1 a/v0:1|$hca_one $hca_btl --mca osc rdma|rma_stress --seed 1 --rounds 40 --only contents --flavors create,allocate --hang 90"
+    # Of two devices one, which carries its part again
+    "returned_two|driver=mlx5||0|reset b/v0:1 b/v1:1 b/v0:1||random_traffic 1 400"
     # Neighbors' answers to ARP get lost at first contact; a port gets another MAC address
     "lost_arp|||0|lose_arp e/r0:1|$hca_roce"
     "lost_arp_btl|||0|lose_arp e/r0:1|$hca_btl $hca_roce"
@@ -556,6 +570,15 @@ hca_flap() {
 hca_remove() {
     sleep 0.8 # until the job runs
     "$1" "$2" remove && echo removed >&3 && sleep 2 && "$1" "$2" return
+}
+
+# hca_reset CONTROL PORT...: the ports' devices are removed and come back, one after the other
+hca_reset() {
+    local port
+    sleep 2 # until the job runs
+    for port in "${@:2}"; do
+        "$1" "$port" remove && echo removed >&3 && sleep 1 && "$1" "$port" return && sleep 3 || return
+    done
 }
 
 # hca_lose_arp CONTROL PORT: the first answers of the ports to ARP get lost

@@ -983,8 +983,17 @@ void expect_gone(const std::string& name, int posting) {
     ibv_free_device_list(ibv_get_device_list(&count));
     EXPECT_EQ(count, devices);
     EXPECT_EQ(ibv_query_port(context, 1, &port), EIO) << "it is another one";
-    const Opened again(name);
-    EXPECT_EQ(port_of(again).state, IBV_PORT_ACTIVE);
+    EXPECT_EQ(port_of(Opened(name)).state, IBV_PORT_ACTIVE);
+
+    ibv_context* const again = ibv_open_device(device);
+    ports.remove(name); // once more
+    ASSERT_EQ(ibv_get_async_event(again, &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_DEVICE_FATAL);
+    ibv_ack_async_event(&event);
+    pollfd file{context->async_fd, POLLIN, 0};
+    EXPECT_EQ(poll(&file, 1, 0), 0) << "the first context hears of the first removal alone";
+    ports.give_back(name);
+    EXPECT_EQ(ibv_close_device(again), 0);
     EXPECT_EQ(ibv_close_device(context), 0);
 }
 

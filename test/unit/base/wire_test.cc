@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // -------------------------------------------------------------------------------------------------
 // Layout. A change of any number here requires a new kWireVersion.
 
-static_assert(kWireVersion == 36);
+static_assert(kWireVersion == 37);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -100,6 +100,7 @@ static_assert(offsetof(RendezvousBody, bytes) == 0);
 static_assert(offsetof(RendezvousBody, send_id) == 8);
 static_assert(offsetof(RendezvousBody, address) == 16);
 static_assert(offsetof(RendezvousBody, kind) == 24);
+static_assert(offsetof(RendezvousBody, key_epoch) == 26);
 static_assert(offsetof(RendezvousBody, key_count) == 28);
 static_assert(offsetof(RendezvousBody, keys) == 32);
 
@@ -109,6 +110,7 @@ static_assert(offsetof(ClearBody, receive_id) == 8);
 static_assert(offsetof(ClearBody, wanted) == 16);
 static_assert(offsetof(ClearBody, address) == 24);
 static_assert(offsetof(ClearBody, key_count) == 32);
+static_assert(offsetof(ClearBody, key_epoch) == 33);
 static_assert(offsetof(ClearBody, block_depth) == 34);
 static_assert(offsetof(ClearBody, block_bytes) == 36);
 static_assert(offsetof(ClearBody, keys) == 40);
@@ -120,6 +122,7 @@ static_assert(offsetof(BlockBody, address) == 16);
 static_assert(offsetof(BlockBody, length) == 24);
 static_assert(offsetof(BlockBody, block) == 28);
 static_assert(offsetof(BlockBody, key_count) == 32);
+static_assert(offsetof(BlockBody, key_epoch) == 36);
 static_assert(offsetof(BlockBody, keys) == 40);
 
 static_assert(sizeof(BlockDoneBody) == 16);
@@ -183,8 +186,9 @@ static_assert(sizeof(RegionKeysBody) == 48);
 static_assert(offsetof(RegionKeysBody, id) == 0);
 static_assert(offsetof(RegionKeysBody, key_count) == 8);
 static_assert(offsetof(RegionKeysBody, keys) == 12);
+static_assert(offsetof(RegionKeysBody, key_epoch) == 44);
 
-static_assert(sizeof(ConnectBody) == 312);
+static_assert(sizeof(ConnectBody) == 320);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
 static_assert(offsetof(ConnectBody, subchannel_count) == 8);
@@ -195,14 +199,17 @@ static_assert(offsetof(ConnectBody, ring_address) == 24);
 static_assert(offsetof(ConnectBody, credit_address) == 32);
 static_assert(offsetof(ConnectBody, access_key) == 40);
 static_assert(offsetof(ConnectBody, measure_address) == 48);
-static_assert(offsetof(ConnectBody, subchannels) == 56);
+static_assert(offsetof(ConnectBody, key_epoch) == 56);
+static_assert(offsetof(ConnectBody, subchannels) == 64);
 
-static_assert(sizeof(ProbeBody) == 72);
+static_assert(sizeof(ProbeBody) == 80);
 static_assert(offsetof(ProbeBody, nonce) == 0);
 static_assert(offsetof(ProbeBody, size) == 4);
 static_assert(offsetof(ProbeBody, path) == 5);
 static_assert(offsetof(ProbeBody, changes) == 6);
 static_assert(offsetof(ProbeBody, bytes) == 8);
+static_assert(offsetof(ProbeBody, datagram_qp) == 72);
+static_assert(offsetof(ProbeBody, responder_qp) == 76);
 
 // -------------------------------------------------------------------------------------------------
 // Headers
@@ -225,9 +232,9 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::block_done, 16, false, true},
     {MessageType::finish, 8, false, true},
     {MessageType::written, 16, false, true},
-    {MessageType::connect_request, 56, false, false, 312},
-    {MessageType::connect_reply, 56, false, false, 312},
-    {MessageType::connect_confirm, 56, false, false, 312},
+    {MessageType::connect_request, 64, false, false, 320},
+    {MessageType::connect_reply, 64, false, false, 320},
+    {MessageType::connect_confirm, 64, false, false, 320},
     {MessageType::disconnect, 8, false, true},
     {MessageType::active, 0, true, true},
     {MessageType::fragment, 16, true, true},
@@ -244,9 +251,9 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},
     {MessageType::connect_yield, 16, false, false},
-    {MessageType::probe, 72, false, false},
-    {MessageType::probe_answer, 72, false, false},
-    {MessageType::probe_thanks, 72, false, false},
+    {MessageType::probe, 80, false, false},
+    {MessageType::probe_answer, 80, false, false},
+    {MessageType::probe_thanks, 80, false, false},
     {MessageType::life_question, 80, false, false},
     {MessageType::life_answer, 80, false, false},
 };
@@ -616,11 +623,11 @@ TEST(Wire, AConnectRequestIsAsLongAsItsSubchannels) {
         for (std::uint32_t i = 0; i < kMaxSubchannels; ++i) {
             body.subchannels[i].qp = 100 + i;
         }
-        for (std::uint32_t length = 1; length <= 320; ++length) {
+        for (std::uint32_t length = 1; length <= 336; ++length) {
             std::vector<std::byte> bytes(length); // a sanitizer sees a read beyond it
             std::memcpy(bytes.data(), &body, std::min<std::size_t>(length, sizeof body));
             const MessageHeader header = header_of(MessageType::connect_reply, length);
-            const bool good = count >= 1 && count <= kMaxSubchannels && length == 56 + 16 * count;
+            const bool good = count >= 1 && count <= kMaxSubchannels && length == 64 + 16 * count;
             EXPECT_EQ(check_message(header, bytes.data(), length), good) << length;
             if (good) {
                 const ConnectBody read = read_connect(header, bytes.data());

@@ -134,15 +134,28 @@ TEST_F(FabricEventsTest, PathsOverTheRailFailAndAreProbedOnceItIsBack) {
     EXPECT_TRUE(told().empty()) << "the path repository writes the lines";
 }
 
-TEST_F(FabricEventsTest, TheUserIsToldOnceThatADeviceIsLostForGood) {
+TEST_F(FabricEventsTest, TheUserIsToldOnceThatADeviceIsLost) {
     happens(EventKind::device_fatal, 1);
     happens(EventKind::device_fatal, 1);
     ASSERT_EQ(told().size(), 1u);
     EXPECT_NE(told()[0].find("Device m1:1 of host here"), std::string::npos);
-    EXPECT_NE(told()[0].find("traffic takes the other rails"), std::string::npos);
+    EXPECT_NE(told()[0].find("Traffic takes the other rails, until the device is back."),
+              std::string::npos);
     happens(EventKind::device_fatal, 0);
     ASSERT_EQ(told().size(), 2u);
-    EXPECT_NE(told()[1].find("there is no other rail to other hosts"), std::string::npos);
+    EXPECT_NE(told()[1].find("There is no other rail to other hosts"), std::string::npos);
+}
+
+TEST_F(FabricEventsTest, TheUserIsToldThatADeviceIsBack) {
+    happens(EventKind::device_fatal, 1);
+    happens(EventKind::device_restored, 1);
+    EXPECT_TRUE(paths_.rail_down(1)) << "until its port is active";
+    happens(EventKind::port_active, 1);
+    EXPECT_FALSE(paths_.rail_down(1));
+    ASSERT_EQ(told().size(), 2u);
+    EXPECT_NE(told()[1].find("Device m1:1 of host here is back"), std::string::npos);
+    happens(EventKind::device_fatal, 1);
+    EXPECT_EQ(told().size(), 3u) << "it is lost once more";
 }
 
 TEST_F(FabricEventsTest, RailsAreIncidentsOfTheHistory) {

@@ -330,8 +330,8 @@ TEST_P(OneSidedTraffic, NothingAtOnceThatIsNotAllowed) {
     EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_FETCH_ADD, *all, 4, 8));
     EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_FETCH_ADD, *all, 0, 4));
     opal_common_adaptib_remote_t lie = all->remote;
-    for (const std::uint32_t count : {0u, 9u, UINT32_MAX}) {
-        lie.key_count = count;
+    for (const int count : {0, 9, UINT16_MAX}) {
+        lie.key_count = static_cast<std::uint16_t>(count);
         auto what = put;
         what.remote = &lie;
         EXPECT_FALSE(at_once(what)) << count;

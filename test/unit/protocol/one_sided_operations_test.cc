@@ -367,14 +367,14 @@ TEST_F(AskedTest, TheTargetAnswersWithTheKeysOfTheWindow) {
                     .ok());
     const auto base = reinterpret_cast<std::uintptr_t>(target.data());
     for (const Bytes bytes : {Bytes{1}, target.size(), target.size() + 1}) {
-        process.operations.on_region_query(*peer, {5, base, bytes});
+        process.operations.on_region_query(*peer, {5, base, bytes}, nullptr);
         EXPECT_EQ(process.keys.id, 5u);
         EXPECT_EQ(process.keys.key_count, bytes <= target.size() ? 2u : 0u);
     }
-    process.operations.on_region_query(*peer, {5, base, 8});
+    process.operations.on_region_query(*peer, {5, base, 8}, nullptr);
     EXPECT_EQ(process.keys.keys[1], window.memory().remote_key(1));
     window.reset();
-    process.operations.on_region_query(*peer, {5, base, 8});
+    process.operations.on_region_query(*peer, {5, base, 8}, nullptr);
     EXPECT_EQ(process.keys.key_count, 0u);
 }
 

@@ -67,7 +67,7 @@ TEST(RegionKeys, ADescriptionHasToCoverAndToAllow) {
     with.operation.remote_address += 1;
     EXPECT_FALSE(RegionKeys::allows(with.operation, kRead));
     with.operation.remote_address = kBase;
-    for (const std::uint32_t count : {0u, kMaxRails + 1}) {
+    for (const std::uint16_t count : {std::uint16_t{0}, std::uint16_t{kMaxRails + 1}}) {
         with.remote.key_count = count;
         EXPECT_FALSE(RegionKeys::allows(with.operation, kRead));
     }

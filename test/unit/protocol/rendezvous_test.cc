@@ -165,6 +165,7 @@ private:
     void on_control_lane(Peer&, std::uint32_t) override {}
     bool find_keys(Transfer&) override { return true; }
     void refuse(Transfer&) override {}
+    void ask_for_keys(Transfer&) override {}
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
     void fail_shelved(Peer&, WaitingTransfer&) override {}
 };
@@ -186,6 +187,19 @@ TEST_F(RendezvousTest, ASendEndsWithTheReceiversFin) {
     EXPECT_EQ(rendezvous->sends(), 0u);
     rendezvous->on_finish(*peer, {body.send_id});
     EXPECT_EQ(bad(), 1u);
+}
+
+// A peer whose keys mean nothing any more asks for those of the memory.
+TEST_F(RendezvousTest, TheMemoryOfAMessageIsFound) {
+    use(false);
+    const RendezvousBody body = announced();
+    const Registration* const memory = rendezvous->find_memory(*peer, body.address, kLength);
+    ASSERT_NE(memory, nullptr);
+    EXPECT_EQ(memory->remote_key(1), body.keys[1]);
+    EXPECT_EQ(rendezvous->find_memory(*peer, body.address + kLength - 1, 1), memory);
+    EXPECT_EQ(rendezvous->find_memory(*peer, body.address + 1, kLength), nullptr);
+    rendezvous->on_finish(*peer, {body.send_id});
+    EXPECT_EQ(rendezvous->find_memory(*peer, body.address, kLength), nullptr);
 }
 
 TEST_F(RendezvousTest, DataOnAnAcceleratorIsAnnouncedByItsAddressThere) {

@@ -150,6 +150,7 @@ private:
     void on_control_lane(Peer&, std::uint32_t) override {}
     bool find_keys(Transfer&) override { return true; }
     void refuse(Transfer&) override {}
+    void ask_for_keys(Transfer&) override {}
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
     void fail_shelved(Peer&, WaitingTransfer&) override {}
     void on_notice(const std::string&) override {}

@@ -52,6 +52,7 @@ protected:
     int connections_wanted = 0;
     int repairs_wanted = 0;
     int refusals = 0;
+    std::vector<Transfer*> asking;
     bool has_keys = true;
 
 private:
@@ -72,6 +73,7 @@ private:
         transfer.rma.failure = TransferFailure::refusal;
         ++refusals;
     }
+    void ask_for_keys(Transfer& transfer) override { asking.push_back(&transfer); }
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
     void fail_shelved(Peer&, WaitingTransfer&) override {}
 };
@@ -91,6 +93,34 @@ TEST_F(Engine, ATransferEndsWithItsLastStripe) {
     EXPECT_FALSE(engine.work_outstanding());
     EXPECT_EQ(peer->transfers.stripes, 0u);
     EXPECT_EQ(there.counters.rdma_write_bytes, kLength);
+}
+
+// A device of the peer was lost, and is back: what its keys were means nothing.
+TEST_F(Engine, KeysOfAnEarlierEpochAreAskedFor) {
+    peer->connection.key_epoch = 2;
+    CountedTransfer& late = make(Opcode::read);
+    late.rma.keys.epoch = 1;
+    engine.start_transfer(late);
+    EXPECT_EQ(posted(), 0u);
+    EXPECT_EQ(asking, std::vector<Transfer*>{&late});
+    EXPECT_FALSE(late.waits());
+    late.rma.keys.epoch = 2;
+    late.rma.remote_keys[0] = kKey + 1;
+    engine.start_transfer(late);
+    ASSERT_EQ(posted(), 1u);
+    EXPECT_EQ(qp(used()).taken[0].remote_key, kKey + 1);
+    complete_all();
+    EXPECT_EQ(late.ended, 1);
+}
+
+TEST_F(Engine, AnEpochMayBeKnownByTheKeysFirst) {
+    CountedTransfer& early = make(Opcode::read);
+    early.rma.keys.epoch = 1; // the peer's handshake has not said so yet
+    engine.start_transfer(early);
+    EXPECT_EQ(posted(), 1u);
+    EXPECT_TRUE(asking.empty());
+    EXPECT_TRUE(epoch_before(255, 0)) << "it wraps";
+    complete_all();
 }
 
 TEST_F(Engine, APlanOfOneStripeLiesInItsTransfer) {

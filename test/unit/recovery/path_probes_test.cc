@@ -135,6 +135,33 @@ TEST_F(Probes, AnAddressThatComesLateDoesNotMoveAPeerBack) {
     }
 }
 
+// The peer's device was lost, and is back: its queue pairs have other numbers, if not by chance.
+TEST_F(Probes, AProbeTellsTheNumbersOfQueuePairs) {
+    world_.first.reaches_all = world_.second.reaches_all = true;
+    AddressRail& remote = peer_->contact.address.rails[peer_->contact.route.pairs[kPair].remote];
+    const auto arrives = [&](std::uint16_t changes, std::uint32_t datagram_qp) {
+        auto body = message_from<ProbeBody>(1);
+        body.nonce = 7;
+        body.changes = changes;
+        body.datagram_qp = datagram_qp;
+        body.responder_qp = datagram_qp + 1;
+        moved_.clear();
+        probes_->on_probe(*peer_, kPair, MessageType::probe, body);
+        return moved_ == std::vector{kPair};
+    };
+    EXPECT_TRUE(arrives(1, 100));
+    EXPECT_EQ(remote.datagram_qp, 100u);
+    EXPECT_EQ(remote.responder_qp, 101u);
+    EXPECT_FALSE(arrives(1, 100));
+    EXPECT_TRUE(arrives(2, 200));
+    EXPECT_FALSE(arrives(1, 100)) << "it is older";
+    EXPECT_EQ(remote.datagram_qp, 200u);
+    probes_->on_answer(*peer_, kPair, message_from<LifeBody>(3)); // says nothing of numbers
+    EXPECT_EQ(remote.datagram_qp, 200u);
+    EXPECT_TRUE(arrives(3, 300)) << "the numbers come later than the address";
+    EXPECT_EQ(remote.responder_qp, 301u);
+}
+
 TEST_F(Probes, APathHasFailedOnceThePeerIsHeardOverOthersAlone) {
     paths_->report_suspect(*peer_, kPair, "silent");
     pass(1s, true);

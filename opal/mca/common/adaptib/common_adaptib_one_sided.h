@@ -23,7 +23,9 @@ typedef struct {
     uint64_t base;
     uint64_t bytes;
     uint32_t keys[8]; /* by rail of the target (kMaxRails) */
-    uint32_t key_count;
+    uint16_t key_count;
+    uint8_t key_epoch;
+    uint8_t reserved;
     uint32_t access;
 } opal_common_adaptib_remote_t;
 

@@ -26,7 +26,7 @@ public:
         free_ = slot.next_free;
         slot.object = object;
         ++used_;
-        return (static_cast<std::uint64_t>(slot.generation) << 32) | index;
+        return id_of(index);
     }
 
     // Null if the id is not in use, or not any more.
@@ -55,6 +55,15 @@ public:
         --used_;
     }
 
+    // Removes the objects for which is(object) is true.
+    template <typename F> void remove_if(F&& is) {
+        for (std::uint32_t i = 0; i < slots_.size() && used_ > 0; ++i) {
+            if (slots_[i].object != nullptr && is(slots_[i].object)) {
+                remove(id_of(i));
+            }
+        }
+    }
+
     std::size_t size() const { return used_; }
 
     template <typename F> void for_each(F&& f) const {
@@ -73,6 +82,10 @@ private:
         std::uint32_t generation = 1;
         std::uint32_t next_free = kNone;
     };
+
+    std::uint64_t id_of(std::uint32_t index) const {
+        return (static_cast<std::uint64_t>(slots_[index].generation) << 32) | index;
+    }
 
     std::vector<Slot> slots_;
     std::uint32_t free_ = kNone;

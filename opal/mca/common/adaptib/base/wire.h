@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 36;
+constexpr std::uint16_t kWireVersion = 37;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
@@ -142,6 +142,14 @@ constexpr std::uint8_t kDisconnectAck = 1;
 constexpr std::uint8_t kDisconnectRevoked = 2;
 constexpr std::uint8_t kDisconnectFinal = 3;
 
+// The keys of a process's memory are those of one key epoch: a new one begins each time that one of
+// its devices was lost and is open again (Rail::openings), and keys of earlier ones mean
+// nothing. Every message that has keys names their epoch, and the handshake of a connection the
+// epoch from which on keys are good for it.
+constexpr bool epoch_before(std::uint8_t a, std::uint8_t b) {
+    return static_cast<std::int8_t>(a - b) < 0;
+}
+
 enum class SourceKind : std::uint8_t {
     direct = 1, // all bytes lie at `address`
     packed = 2, // the sender packs blocks on demand; address and keys are zero
@@ -153,7 +161,8 @@ struct RendezvousBody {
     std::uint64_t address;
     SourceKind kind;
     OpKind op_kind; // kind of operation; the receiver plans its reads by it
-    std::uint16_t reserved;
+    std::uint8_t key_epoch;
+    std::uint8_t reserved;
     std::uint32_t key_count;       // rails with a key: 0..kMaxRails
     std::uint32_t keys[kMaxRails]; // only the first key_count cross the wire
 };
@@ -167,7 +176,8 @@ struct ClearBody {
     std::uint64_t receive_id;
     std::uint64_t wanted;  // bytes that the receiver takes
     std::uint64_t address; // put: destination; 0 for a packed source
-    std::uint16_t key_count;
+    std::uint8_t key_count;
+    std::uint8_t key_epoch;
     std::uint16_t block_depth; // blocks of a packed source that the receiver can take at a time
     std::uint32_t block_bytes; // longest block that it can take
     std::uint32_t keys[kMaxRails];
@@ -183,7 +193,8 @@ struct BlockBody {
     std::uint32_t length;
     std::uint32_t block; // repeated in block_done
     std::uint32_t key_count;
-    std::uint32_t pad;
+    std::uint8_t key_epoch;
+    std::uint8_t pad[3];
     std::uint32_t keys[kMaxRails];
 };
 
@@ -263,7 +274,8 @@ struct AtomicDoneBody {
     std::uint32_t pad;
 };
 
-// An initiator looks for the window of a put, get or atomic (protocol/region_keys.h).
+// An initiator looks for the keys of memory of the receiver: of the window of a put, get or atomic
+// (protocol/region_keys.h), or of any memory whose keys it has, but from an earlier key epoch.
 struct RegionQueryBody {
     std::uint64_t id; // the initiator's; the answer repeats it
     std::uint64_t address;
@@ -272,9 +284,10 @@ struct RegionQueryBody {
 
 struct RegionKeysBody {
     std::uint64_t id;
-    std::uint32_t key_count; // 0: no window contains the memory
+    std::uint32_t key_count; // 0: there is no such memory
     std::uint32_t keys[kMaxRails];
-    std::uint32_t pad;
+    std::uint8_t key_epoch;
+    std::uint8_t pad[3];
 };
 
 enum class RefusalReason : std::uint32_t {
@@ -291,6 +304,9 @@ struct ProbeBody {
     std::uint8_t path;               // index of the path between the two rails
     std::uint16_t changes;           // RailAddress::changes
     std::array<std::byte, 64> bytes; // RailAddress of the sender's rail, as it is now
+    // That rail's queue pairs, as AddressRail's.
+    std::uint32_t datagram_qp;
+    std::uint32_t responder_qp;
 };
 
 // Question and answer of recovery/life_watch.h.

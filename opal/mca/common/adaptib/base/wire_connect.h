@@ -45,6 +45,8 @@ struct ConnectBody {
     std::uint64_t access_key;
     // kMeasureBytes that the other side may write over at any time with the ring's key; 0: none.
     std::uint64_t measure_address;
+    std::uint32_t key_epoch; // of the sender, 0..255
+    std::uint32_t pad;
     ConnectSubchannel subchannels[kMaxSubchannels]; // only the first of them cross the wire
 };
 

@@ -239,6 +239,11 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
     return taken;
 }
 
+Status DatagramChannel::make_anew(std::uint32_t port) {
+    sender_.slots().read_keys(port);
+    return sender_.port(port).make_anew();
+}
+
 bool DatagramChannel::on_fatal(std::uint32_t port, std::uint32_t qp_number) {
     if (port >= ports() || sender_.port(port).qp_number() != qp_number) {
         return false;

@@ -134,6 +134,12 @@ public:
     // Lets the next poll restart the port's queue pair: its rail has another address, or uses
     // another partition.
     void renew(std::uint32_t port) { sender_.port(port).renew(); }
+    // The port's device was lost and is back: the port gets another queue pair. Errors: of the
+    // rail.
+    Status make_anew(std::uint32_t port);
+    // Number of the responder of the port's rail (Fabric::responder_qp), which probes tell.
+    std::uint32_t responder(std::uint32_t port) const { return responders_[port]; }
+    void set_responder(std::uint32_t port, std::uint32_t qp) { responders_[port] = qp; }
     // Reports that a queue pair has failed. Returns false if it is none of the channel's.
     bool on_fatal(std::uint32_t port, std::uint32_t qp_number);
 
@@ -158,7 +164,8 @@ private:
     Counters& counters_;
     DatagramSender sender_;
     DatagramRetransmitter retransmitter_;
-    std::uint32_t next_port_ = 0; // of the ports after the first: polled next
+    std::array<std::uint32_t, kMaxRails> responders_{}; // by port; 0: none
+    std::uint32_t next_port_ = 0;                       // of the ports after the first: polled next
     ProbeHandler probe_;
     std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };

@@ -42,17 +42,27 @@ Status DatagramPort::open(Rail& rail, const Sends& sends, const Receives& receiv
     if (!status.ok()) {
         return status;
     }
+    most_sends_ = sends.most;
+    if (status = make_queue_pair(); !status.ok()) {
+        return status;
+    }
+    return start();
+}
+
+Status DatagramPort::make_queue_pair() {
     QpInit init;
     init.type = QpType::ud;
     init.send_cq = cq_.get();
     init.receive_cq = cq_.get();
-    init.send_depth = sends.most;
+    init.send_depth = most_sends_;
     init.max_gather = pieces_;
-    init.receive_depth = most_receives_;
-    if (status = rail.create_qp(init, qp_); !status.ok()) {
-        return status;
-    }
-    return start();
+    init.receive_depth = std::max(most_receives_, receives_);
+    return rail_->create_qp(init, qp_);
+}
+
+Status DatagramPort::make_anew() {
+    renew();
+    return make_queue_pair();
 }
 
 Status DatagramPort::add_block() {

@@ -2,9 +2,10 @@
 // DatagramPort: the queue pair of a datagram channel on one rail, with its receives.
 //
 // Purpose: posts sends and receives, and tells whose completions are whose. The same queue pair is
-// restarted when it breaks, since its number is published: all its work under way ends by that, and
-// completions from before do not count. Keeps address handles until no send uses them. Adds
-// receives, up to a bound, when more datagrams arrive than the port can keep until it is polled.
+// restarted when it breaks, as long as its device is there, since its number is published: all its
+// work under way ends by that, and completions from before do not count. Keeps address handles
+// until no send uses them. Adds receives, up to a bound, when more datagrams arrive than the port
+// can keep until it is polled.
 // Ownership: owns the queue pair, its completion queue and the memory of the receives.
 // Threads: one at a time.
 // May touch: base/, fabric/, stats/.
@@ -97,6 +98,9 @@ public:
         broken_ = true;
         mend_at_ = Nanoseconds{0};
     }
+    // The rail's device was lost and is back: makes another queue pair, with another number, which
+    // the next poll starts. Errors: of the rail; the port stays broken.
+    Status make_anew();
     // Restarts the queue pair in two steps; between them the owner ends the sends under way.
     // Returns false if the device refuses: the port stays broken.
     bool reset(Nanoseconds now);
@@ -115,6 +119,7 @@ private:
 
     // In wr_id: incarnation of the queue pair.
     std::uint64_t life_tag() const { return std::uint64_t{life_} << kLifeShift; }
+    Status make_queue_pair();
     Status start();
     Status add_block();
     std::byte* place_of(std::uint32_t index) const {
@@ -132,6 +137,7 @@ private:
     std::uint64_t posts_ = 0;    // sends
     std::uint64_t ended_ = 0;    // of these, which end in order
     std::uint32_t receives_ = 0; // block_ in each block
+    std::uint32_t most_sends_ = 0;
     std::uint32_t most_receives_ = 0;
     std::uint32_t block_ = 1;
     std::size_t waiting_ = 0; // receives polled since the queue was last seen empty

@@ -53,6 +53,12 @@ Status SendSlots::add_block() {
     return kOk;
 }
 
+void SendSlots::read_keys(std::uint32_t port) {
+    for (Block& block : blocks_) {
+        block.keys[port] = (port == 0 ? block.memory : block.regions[port])->local_key();
+    }
+}
+
 void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix) {
     ADAPTIB_INVARIANT(slots_[slot].posts == 0 && !slots_[slot].retained && !slots_[slot].lent,
                       "a slot that is filled is free", slot, slots_[slot].posts);

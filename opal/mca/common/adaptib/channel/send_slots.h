@@ -38,6 +38,8 @@ public:
     Status open(RailList rails, Bytes datagram_bytes);
     Status add_block();
     bool can_grow() const;
+    // The keys of the port's memory have changed.
+    void read_keys(std::uint32_t port);
     std::size_t size() const { return slots_.size(); }
 
     // next(): a free slot, the same one until take() or until another one becomes free. REQUIRES

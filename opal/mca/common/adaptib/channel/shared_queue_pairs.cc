@@ -201,6 +201,18 @@ bool SharedQueuePairs::renew_target(std::uint32_t rail, std::uint32_t number, St
     return false;
 }
 
+Status SharedQueuePairs::make_anew(std::uint32_t rail) {
+    ADAPTIB_INVARIANT(is_open(rail), "what is made anew is open", rail, rails_.size());
+    OfRail& here = rails_[rail];
+    for (const auto& initiator : here.initiators) {
+        if (initiator != nullptr) {
+            initiator->fail();
+        }
+    }
+    std::fill(here.targets.begin(), here.targets.end(), nullptr);
+    return make_target(rail, here.targets[0]);
+}
+
 Status SharedQueuePairs::make_initiator(std::uint32_t rail, std::shared_ptr<SharedInitiator>& out) {
     const RailInfo& info = all_[rail]->info();
     QpInit init;

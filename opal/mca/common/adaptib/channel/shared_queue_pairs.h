@@ -173,6 +173,10 @@ public:
     // rail.
     bool renew_target(std::uint32_t rail, std::uint32_t number, Status& status);
 
+    // The rail's device was lost and is back: gives up all initiators, and makes the first target
+    // anew. Errors: of the rail. REQUIRES: is_open(rail).
+    Status make_anew(std::uint32_t rail);
+
     std::size_t initiators() const; // those that exist and have not failed
     std::uint64_t replaced() const { return replaced_; }
 

@@ -491,6 +491,7 @@ Status Handshake::connect_subchannels(Peer& peer, const ConnectBody& body) {
         return first;
     }
     peer.connection.access_key = body.access_key;
+    peer.connection.key_epoch = static_cast<std::uint8_t>(body.key_epoch);
     for (Subchannel& subchannel : peer.lanes.subchannels) {
         const ConnectSubchannel* const remote = find(body, subchannel);
         if (remote == nullptr) {

@@ -38,6 +38,7 @@ ConnectBody HandshakeMessages::describe(const Peer& peer) const {
     body.access_key = peer.connection.shared ? context_.options.shared->access_key() : 0;
     body.measure_address =
         peer.in.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
+    body.key_epoch = key_epoch_of(context_.rails);
     const std::uint32_t most = most_subchannels(peer);
     for (const Subchannel& subchannel : peer.lanes.subchannels) {
         if (subchannel.qp != nullptr && body.subchannel_count < most) {

@@ -43,6 +43,12 @@ struct AttachedFabric {
     DatagramChannel::Receiver receiver;
     std::vector<RailAddress> addresses; // of its rails, as last told to peers
 
+    // Tells the datagrams' port the number of its rail's responder.
+    void note_responder(std::uint32_t rail) {
+        if (rail < datagrams->ports()) {
+            datagrams->set_responder(rail, fabric->responder_qp(rail));
+        }
+    }
     // Records that a peer uses it.
     void use() {
         if (!used) {

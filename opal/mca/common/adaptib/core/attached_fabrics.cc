@@ -172,6 +172,7 @@ Status AttachedFabrics::open_rails(const Parts& parts, std::uint32_t depth, Proc
                 attached.addresses.push_back(at);
                 const std::uint32_t port = i - attached.rails.first;
                 const bool datagrams = port < attached.datagrams->ports();
+                attached.note_responder(port);
                 address.rails.push_back(
                     {at.size, at.bytes, datagrams ? attached.datagrams->qp_number(port) : 0,
                      datagrams ? attached.fabric->responder_qp(port) : 0, routes_->paths_of(i),

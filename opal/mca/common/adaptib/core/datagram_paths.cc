@@ -252,6 +252,11 @@ bool DatagramPaths::send_probe(Peer& peer, std::size_t pair, MessageType type,
     full.changes = at.changes;
     full.path = rails.path;
     full.bytes = at.bytes;
+    const std::uint32_t port = rails.local - peer.contact.route.local.first;
+    if (port < peer.contact.channel.ports()) {
+        full.datagram_qp = peer.contact.channel.qp_number(port);
+        full.responder_qp = peer.contact.channel.responder(port);
+    }
     MessageHeader header;
     header.type = type;
     header.length = sizeof full;

@@ -53,6 +53,9 @@ public:
 
     // ---- Asking
 
+    // How long to wait for a peer that nothing is heard of.
+    Nanoseconds patience() const { return liveness_.patience(); }
+
     // False within a host: there a process fails, not a path.
     bool reports_paths(const Peer& peer) const {
         return rails_[peer.contact.route.local.first]->info().link_layer != LinkLayer::memory;

@@ -51,6 +51,7 @@ void FabricEvents::poll(AttachedFabric& attached) {
             fail_peers_on(index);
             break;
         }
+        case EventKind::device_restored: on_device_restored(attached, event.rail); break;
         case EventKind::port_active:
             note(IncidentKind::rail_up, index);
             on_address_changed(attached, event.rail); // perhaps while it was down
@@ -95,13 +96,15 @@ void FabricEvents::poll(AttachedFabric& attached) {
     }
 }
 
+// Returns the name of the rail's device.
+std::string FabricEvents::device_of(std::uint32_t rail) const {
+    const RailInfo& info = parts_.rails[rail]->info();
+    return info.adapter.empty() ? info.name : info.adapter;
+}
+
 // A device that is reset comes back as another one: this process's context, and with it all queue
-// pairs and registrations, is gone.
+// pairs and registrations, is gone. The fabric makes them anew, but for those of rdma_cm.
 void FabricEvents::report_lost(const AttachedFabric& attached, std::uint32_t rail) {
-    const auto device_of = [this](std::uint32_t of) {
-        const RailInfo& info = parts_.rails[of]->info();
-        return info.adapter.empty() ? info.name : info.adapter;
-    };
     const std::string device = device_of(rail);
     if (std::find(lost_.begin(), lost_.end(), device) != lost_.end()) {
         return; // it has several ports
@@ -111,13 +114,46 @@ void FabricEvents::report_lost(const AttachedFabric& attached, std::uint32_t rai
     for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
         left = left || (!parts_.paths.rail_down(i) && device_of(i) != device);
     }
-    message_(Severity::notice,
-             "Device " + device + " of host " + host_ +
-                 " has failed, or was reset or removed. This process cannot use it again, not even "
-                 "when it is back; " +
-                 (left ? "traffic takes the other rails."
-                       : "there is no other rail to other hosts, so the job cannot go on: what "
-                         "waits for them ends after opal_common_adaptib_partition_timeout."));
+    const bool comes_back = !parts_.rails[rail]->info().has(Capability::cm_connects);
+    std::string text =
+        "Device " + device + " of host " + host_ + " has failed, or was reset or removed. ";
+    if (!comes_back) {
+        text += "This process, which connects by rdma_cm, cannot use it again, not even when it is "
+                "back; ";
+    }
+    if (left) {
+        text += "Traffic takes the other rails";
+    } else {
+        const Nanoseconds patience = parts_.datagram_paths.patience();
+        text += "There is no other rail to other hosts: what needs them waits";
+        text += patience == Nanoseconds::max() ? ""
+                                               : ", for at most " + whole_seconds_text(patience) +
+                                                     " (opal_common_adaptib_partition_timeout)";
+    }
+    message_(Severity::notice, text + (comes_back ? ", until the device is back." : "."));
+}
+
+// The fabric has made memory regions and completion queues anew. Peers learn the new numbers of
+// queue pairs from the probes of the paths, which begin once the port is active. They ask for the
+// new keys.
+void FabricEvents::on_device_restored(AttachedFabric& attached, std::uint32_t rail) {
+    const std::uint32_t index = attached.rails.first + rail;
+    Status status = kOk;
+    if (rail < attached.datagrams->ports()) {
+        status = attached.datagrams->make_anew(rail);
+    }
+    attached.note_responder(rail);
+    if (status.ok() && parts_.shared != nullptr && parts_.shared->is_open(index)) {
+        status = parts_.shared->make_anew(index);
+    }
+    if (!status.ok()) {
+        message_(Severity::failure,
+                 "Rail " + parts_.rails[index]->info().name + " of host " + host_ +
+                     " is back, but cannot be used: " + reason_text(status.reason()) + ".");
+    } else if (std::erase(lost_, device_of(index)) > 0) { // once for all ports
+        message_(Severity::notice, "Device " + device_of(index) + " of host " + host_ +
+                                       " is back, and was opened again.");
+    }
 }
 
 // Fails the peers that lose data with a rail that is down: datagrams under way, or messages in a

@@ -69,7 +69,9 @@ private:
     void note(IncidentKind kind, std::uint32_t rail) const {
         note_incident(parts_.counters, {.kind = kind, .rail = static_cast<std::uint8_t>(rail)});
     }
+    std::string device_of(std::uint32_t rail) const;
     void report_lost(const AttachedFabric& attached, std::uint32_t rail);
+    void on_device_restored(AttachedFabric& attached, std::uint32_t rail);
     void fail_peers_on(std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     void on_address_changed(AttachedFabric& attached, std::uint32_t rail);
@@ -78,7 +80,7 @@ private:
     MessageFunction message_;
     Parts parts_;
     Nanoseconds poll_at_{0};
-    std::vector<std::string> lost_; // devices
+    std::vector<std::string> lost_; // devices that are away
 };
 
 } // namespace adaptib

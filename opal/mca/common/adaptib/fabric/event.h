@@ -19,10 +19,11 @@ enum class EventKind : std::uint8_t {
     path_migration_error,
     armed, // a loaded alternate path is ready
     srq_limit,
-    device_fatal,
-    cm_connected, // QueuePair::cm_connect has succeeded
-    cm_failed,    // it has failed; Rail::last_error_text() says why until the next poll_event
-    peer_changed, // a peer is gone or refuses this process: AddressHandle::standing() tells
+    device_fatal,    // the rail's device fails, or is removed
+    device_restored, // it is back: the rail's queue pairs have to be made anew, and have no peer
+    cm_connected,    // QueuePair::cm_connect has succeeded
+    cm_failed,       // it has failed; Rail::last_error_text() says why until the next poll_event
+    peer_changed,    // a peer is gone or refuses this process: AddressHandle::standing() tells
 };
 
 struct Event {

@@ -46,6 +46,14 @@ public:
     Bytes length() const { return length_; }
     std::uint32_t local_key() const { return local_key_; }
     std::uint32_t remote_key() const { return remote_key_; }
+    // Keeps *copy equal to local_key(), which changes when a device that was lost is back; null
+    // ends that. The copy outlives the region.
+    void copy_local_key_to(std::uint32_t* copy) {
+        copy_ = copy;
+        if (copy_ != nullptr) {
+            *copy_ = local_key_;
+        }
+    }
     // Both apply to regions from Rail::allocate_sparse.
     // commit() gives the range memory.
     // discard() zeroes the range and frees its whole pages. It returns false, and changes nothing,
@@ -56,12 +64,19 @@ public:
 protected:
     MemoryRegion(void* address, Bytes length) : address_(address), length_(length) {}
 
+    void set_keys(std::uint32_t local, std::uint32_t remote) {
+        local_key_ = local;
+        remote_key_ = remote;
+        copy_local_key_to(copy_);
+    }
+
     void* address_;
     Bytes length_;
     std::uint32_t local_key_ = 0;
     std::uint32_t remote_key_ = 0;
 
 private:
+    std::uint32_t* copy_ = nullptr;
     virtual Status commit_impl(Bytes, Bytes) { return kOk; }
     virtual bool discard_impl(Bytes, Bytes) { return false; }
 };

@@ -31,6 +31,9 @@ public:
     virtual ~Rail() = default;
     const RailInfo& info() const { return info_; }
     PortState state() const { return state_impl(); }
+    // How often its device was opened anew, after it was lost. Keys of regions and numbers of queue
+    // pairs from before that mean nothing.
+    std::uint8_t openings() const { return openings_; }
     RailAddress address() const { return address_impl(); }
     // Returns true if the owner of this address may be reached over this rail: the address is of
     // this kind of fabric and, where the fabric ends at the host, of this host, and the two
@@ -128,6 +131,7 @@ public:
 
 protected:
     RailInfo info_;
+    std::uint8_t openings_ = 0;
 
 private:
     // Passes the status of a call on that makes an object.
@@ -172,6 +176,15 @@ private:
 
 // Rails of a process, of one or several fabrics; owned elsewhere.
 using RailList = std::span<Rail* const>;
+
+// Key epoch (base/wire.h) of the process that has these rails.
+inline std::uint8_t key_epoch_of(RailList rails) {
+    std::uint8_t epoch = 0;
+    for (const Rail* rail : rails) {
+        epoch = static_cast<std::uint8_t>(epoch + rail->openings());
+    }
+    return epoch;
+}
 
 // Consecutive rails of such a list: those of one fabric.
 struct RailRange {

@@ -91,6 +91,8 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
     remote->bytes = bytes;
     memory->copy_remote_keys(remote->keys);
     remote->key_count = memory->key_count();
+    remote->key_epoch = protocol.transfers().key_epoch();
+    remote->reserved = 0;
     remote->access = protocol.one_sided().advertised_access(access);
     *region = made.release();
     return OPAL_COMMON_ADAPTIB_SUCCESS;

@@ -28,7 +28,7 @@ Status Registration::make_each(RailList rails, RailRange with, Register&& make) 
             }
             continue;
         }
-        local_keys_[i] = regions_[i]->local_key();
+        regions_[i]->copy_local_key_to(&local_keys_[i]);
         any = true;
     }
     end_ = any ? end : 0;

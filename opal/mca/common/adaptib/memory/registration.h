@@ -23,6 +23,10 @@ namespace adaptib {
 
 class Registration {
 public:
+    Registration() = default;
+    Registration(const Registration&) = delete; // its regions refer to it
+    Registration& operator=(const Registration&) = delete;
+
     // Replaces what was registered before. Length 0 registers one byte, so that there is a key.
     Status make(RailList rails, RailRange with, void* address, Bytes length, std::uint32_t access);
     Status make(RailList rails, void* address, Bytes length, std::uint32_t access) {
@@ -35,7 +39,7 @@ public:
 
     // Keys are indexed by rail; those before the range, and those of failed devices, are 0.
     // REQUIRES: make() succeeded; for local_key and remote_key: the rail is in the range.
-    std::uint32_t key_count() const { return end_; }
+    std::uint16_t key_count() const { return static_cast<std::uint16_t>(end_); }
     std::uint32_t local_key(std::uint32_t rail) const { return local_keys_[rail]; }
     std::uint32_t remote_key(std::uint32_t rail) const {
         return regions_[rail] != nullptr ? regions_[rail]->remote_key() : 0;
@@ -47,7 +51,7 @@ public:
 private:
     template <typename Register> Status make_each(RailList rails, RailRange with, Register&& make);
 
-    std::array<std::uint32_t, kMaxRails> local_keys_{}; // of regions_
+    std::array<std::uint32_t, kMaxRails> local_keys_{}; // of regions_, which keep them
     std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions_;
     std::uint32_t end_ = 0; // of the range of rails
 };

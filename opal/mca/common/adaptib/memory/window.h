@@ -40,6 +40,7 @@ private:
     }
 
     Registration memory_;
+    std::uint32_t name_ = 0;
     std::uint64_t base_ = 0;
     Bytes length_ = 0;
     WindowTable* table_ = nullptr;
@@ -55,18 +56,18 @@ public:
         if (!status.ok()) {
             return status;
         }
-        // A name in use means equal keys of two rails, of which one has failed.
-        if (!windows_.emplace(key_of(out), &out).second) {
-            out.memory_.reset();
-            return Status::error(Reason::no_memory);
-        }
+        std::uint32_t keys[kMaxRails];
+        out.memory_.copy_remote_keys(keys);
+        out.name_ = name_of(keys, out.memory_.key_count());
+        windows_.emplace(out.name_, &out);
         out.base_ = reinterpret_cast<std::uintptr_t>(address);
         out.length_ = length;
         out.table_ = this;
         return kOk;
     }
 
-    // The key that names a window: its last nonzero one.
+    // The key that names a window: its last nonzero one, when it was opened. Two windows may have
+    // the same name, if a device has failed.
     template <typename Keys> static std::uint32_t name_of(const Keys& keys, std::uint32_t count) {
         std::uint32_t name = 0;
         for (std::uint32_t i = 0; i < count; ++i) {
@@ -97,17 +98,15 @@ public:
 private:
     friend class OpenWindow;
 
-    static std::uint32_t key_of(const OpenWindow& window) {
-        std::uint32_t keys[kMaxRails];
-        window.memory_.copy_remote_keys(keys);
-        return name_of(keys, window.memory_.key_count());
-    }
     void close(const OpenWindow& window) {
-        const std::size_t closed = windows_.erase(key_of(window));
-        ADAPTIB_INVARIANT(closed == 1, "a window is listed until it is closed", closed);
+        const auto [first, last] = windows_.equal_range(window.name_);
+        const auto its =
+            std::find_if(first, last, [&](const auto& each) { return each.second == &window; });
+        ADAPTIB_INVARIANT(its != last, "a window is listed until it is closed", window.name_);
+        windows_.erase(its);
     }
 
-    std::unordered_map<std::uint32_t, const OpenWindow*> windows_;
+    std::unordered_multimap<std::uint32_t, const OpenWindow*> windows_;
 };
 
 inline void OpenWindow::reset() {

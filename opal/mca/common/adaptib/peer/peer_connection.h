@@ -43,6 +43,7 @@ struct PeerConnection {
     std::uint32_t remote_number = 0; // of the peer's attempt that was answered
     bool shared = false;             // the subchannels' queue pairs are SharedQueuePairs
     std::uint64_t access_key = 0;    // if so: the peer's
+    std::uint8_t key_epoch = 0;      // the peer's: its earlier keys mean nothing
     QuietWork quiet_work;            // if so
     RingTarget remote_ring;          // the ring that out.ring writes into, 0 units: none offered
     RingWork ring_work;              // of out.ring

@@ -36,9 +36,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::atomic_done:
         one_sided_.atomics().on_atomic_done(peer, read_body<AtomicDoneBody>(body));
         break;
-    case MessageType::region_query:
-        one_sided_.on_region_query(peer, read_body<RegionQueryBody>(body));
-        break;
+    case MessageType::region_query: on_region_query(peer, read_body<RegionQueryBody>(body)); break;
     case MessageType::region_keys:
         one_sided_.on_region_keys(peer, read_body<RegionKeysBody>(body));
         break;
@@ -63,6 +61,17 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::connect_yield:
     case MessageType::count_: ++counters_.bad_packets; break;
     }
+}
+
+// The memory is that of a message, or a region that the user has registered, whose registration is
+// in the cache.
+void Protocol::on_region_query(Peer& peer, const RegionQueryBody& body) {
+    RegistrationCache::Use kept;
+    const Registration* memory = rendezvous_.find_memory(peer, body.address, body.bytes);
+    if (memory == nullptr && memory_.find_registered(body.address, body.bytes, kept)) {
+        memory = &kept.registration();
+    }
+    one_sided_.on_region_query(peer, body, memory);
 }
 
 void Protocol::forget(Peer& peer) {

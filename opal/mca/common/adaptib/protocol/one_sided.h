@@ -37,7 +37,6 @@ struct OneSidedOperation final : Transfer {
     RegistrationCache::Use own;       // of the local memory, if the user has not registered it
     BounceBuffer bounce;              // has a copy of the data, or will have
     std::byte* user_memory = nullptr; // of a get through `bounce`
-    bool asks = false;                // waits for the target's answer: RegionKeysBody
 };
 
 // A waiting put, get or atomic of which nothing is posted. Its record lies in the words of its

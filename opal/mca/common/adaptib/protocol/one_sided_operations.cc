@@ -252,38 +252,43 @@ void OneSidedOperations::ask(OneSidedOperation& operation) {
     operation.rma.failed = false;
     operation.rma.failure = TransferFailure::path;
     operation.rma.keys.asked = true;
-    operation.asks = true;
-    ++asking_;
-    const RegionQueryBody body{operation.id, operation.rma.remote, operation.rma.length};
-    listener_.send_one_sided_message(operation.peer, MessageType::region_query, &body, sizeof body);
+    ask_for_keys(operation);
 }
 
-void OneSidedOperations::end_asking(OneSidedOperation& operation) {
-    operation.asks = false;
-    --asking_;
+void OneSidedOperations::ask_for_keys(Transfer& transfer) {
+    const RegionQueryBody body{asking_.add(&transfer), transfer.rma.remote, transfer.rma.length};
+    listener_.send_one_sided_message(transfer.peer, MessageType::region_query, &body, sizeof body);
 }
 
-void OneSidedOperations::on_region_query(Peer& peer, const RegionQueryBody& body) {
+void OneSidedOperations::on_region_query(Peer& peer, const RegionQueryBody& body,
+                                         const Registration* memory) {
+    if (const OpenWindow* const window = memory_.windows().find(body.address, body.bytes)) {
+        memory = &window->memory();
+    }
     RegionKeysBody answer{};
     answer.id = body.id;
-    if (const OpenWindow* const window = memory_.windows().find(body.address, body.bytes)) {
-        window->memory().copy_remote_keys(answer.keys);
-        answer.key_count = window->memory().key_count();
+    answer.key_epoch = transfers_.key_epoch();
+    if (memory != nullptr) {
+        memory->copy_remote_keys(answer.keys);
+        answer.key_count = memory->key_count();
     }
     listener_.send_one_sided_message(peer, MessageType::region_keys, &answer, sizeof answer);
 }
 
 void OneSidedOperations::on_region_keys(Peer& peer, const RegionKeysBody& body) {
-    OneSidedOperation* const operation = operations_.find(body.id);
-    if (operation == nullptr || &operation->peer != &peer || !operation->asks) {
+    Transfer* const transfer = asking_.find(body.id);
+    if (transfer == nullptr || &transfer->peer != &peer) {
         ++counters_.bad_packets;
         return;
     }
-    end_asking(*operation);
-    TransferPlan& rma = operation->rma;
+    asking_.remove(body.id);
+    TransferPlan& rma = transfer->rma;
     if (body.key_count == 0) {
-        region_keys_.refuse(peer, rma);
-        on_done(*operation);
+        rma.failed = true;
+        if (rma.one_sided) {
+            region_keys_.refuse(peer, rma);
+        }
+        transfer->on_rma_done();
         return;
     }
     for (std::uint32_t i = 0; i < body.key_count; ++i) {
@@ -291,33 +296,31 @@ void OneSidedOperations::on_region_keys(Peer& peer, const RegionKeysBody& body) 
         rma.remote_keys[i] = body.keys[i];
     }
     rma.remote_key_count = body.key_count;
-    transfers_.start_operation(*operation);
+    rma.keys.epoch = body.key_epoch;
+    if (rma.one_sided) {
+        transfers_.start_operation(*transfer);
+    } else {
+        transfers_.start_transfer(*transfer);
+    }
 }
 
 void OneSidedOperations::fail_asking(const Peer& peer) {
-    std::vector<OneSidedOperation*> lost;
-    if (asking_ > 0) {
-        operations_.for_each([&](OneSidedOperation* operation) {
-            if (&operation->peer == &peer && operation->asks) {
-                lost.push_back(operation);
-            }
-        });
-    }
-    for (OneSidedOperation* operation : lost) {
-        end_asking(*operation);
-        operation->rma.failed = true;
-        on_done(*operation);
+    std::vector<Transfer*> lost;
+    asking_.remove_if([&](Transfer* transfer) {
+        const bool its = &transfer->peer == &peer;
+        if (its) {
+            lost.push_back(transfer);
+        }
+        return its;
+    });
+    for (Transfer* transfer : lost) {
+        transfer->rma.failed = true;
+        transfer->on_rma_done();
     }
 }
 
 void OneSidedOperations::for_each_asked(const std::function<void(const Peer&)>& f) const {
-    if (asking_ > 0) {
-        operations_.for_each([&](const OneSidedOperation* operation) {
-            if (operation->asks) {
-                f(operation->peer);
-            }
-        });
-    }
+    asking_.for_each([&](const Transfer* transfer) { f(transfer->peer); });
 }
 
 } // namespace adaptib

@@ -153,14 +153,15 @@ public:
     const EmulatedAtomics& atomics() const { return atomics_; }
     // Destroys the peer's shelved records at the end, so that no registration is left in use.
     void forget(Peer& peer);
-    // The target: answers which keys the window of that memory has.
-    void on_region_query(Peer& peer, const RegionQueryBody& body);
-    // The initiator: the operation that asked goes on, or ends as refused.
+    // The target: answers which keys the memory has, which is a window, or else has that
+    // registration (null: none).
+    void on_region_query(Peer& peer, const RegionQueryBody& body, const Registration* memory);
+    // The initiator: the transfer that asked goes on, or ends as refused.
     void on_region_keys(Peer& peer, const RegionKeysBody& body);
-    // Ends the operations that wait for an answer of a peer that is lost.
+    // Ends the transfers that wait for an answer of a peer that is lost.
     void fail_asking(const Peer& peer);
-    std::size_t asking() const { return asking_; }
-    // Calls f for the peer of each operation that waits for an answer.
+    std::size_t asking() const { return asking_.size(); }
+    // Calls f for the peer of each transfer that waits for an answer.
     void for_each_asked(const std::function<void(const Peer&)>& f) const;
 
     // --- Calls of an operation under way ---------------------------------------------------------
@@ -174,6 +175,7 @@ private:
         return region_keys_.find(transfer.peer, transfer.rma);
     }
     void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
+    void ask_for_keys(Transfer& transfer) override;
     Transfer* unshelve(Peer& peer, WaitingTransfer& record) override;
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     const Registration* local_memory(OneSidedOperation& started,
@@ -182,7 +184,6 @@ private:
                                      const opal_common_adaptib_one_sided_t& operation);
     void end_bounce(OneSidedOperation& operation);
     void ask(OneSidedOperation& operation);
-    void end_asking(OneSidedOperation& operation);
 
     const Options options_;
     ExposedMemory& memory_;
@@ -198,7 +199,7 @@ private:
     EmulatedAtomics atomics_;
     CopiedOperations copied_;
     IdTable<OneSidedOperation> operations_;
-    std::size_t asking_ = 0; // of these, those that wait for an answer
+    IdTable<Transfer> asking_; // wait for an answer: RegionKeysBody
 };
 
 } // namespace adaptib

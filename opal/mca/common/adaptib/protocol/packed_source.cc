@@ -59,6 +59,7 @@ bool Rendezvous::pack_block(SendTransfer& transfer, std::uint32_t index) {
     body.length = static_cast<std::uint32_t>(block.length);
     body.block = index;
     body.key_count = block.memory->registration.key_count();
+    body.key_epoch = transfers_.key_epoch();
     block.memory->registration.copy_remote_keys(body.keys);
     transfer.packed += packed;
     transfer.announced += block.length;
@@ -78,7 +79,7 @@ void Rendezvous::on_block(Peer& peer, const BlockBody& body) {
     }
     transfer->started += body.length;
     start_block_read(*transfer, body.offset, body.length, body.address, body.keys, body.key_count,
-                     body.block);
+                     body.key_epoch, body.block);
 }
 
 void Rendezvous::on_block_done(Peer& peer, const BlockDoneBody& body) {

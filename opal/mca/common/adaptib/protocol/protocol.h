@@ -185,6 +185,7 @@ private:
 
     // arrival.cc
     void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) override;
+    void on_region_query(Peer& peer, const RegionQueryBody& body);
 
     std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override;
 

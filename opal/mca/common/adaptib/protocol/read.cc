@@ -14,6 +14,7 @@ void Rendezvous::start_read(ReceiveTransfer& transfer) {
     rma.registration = transfer.memory;
     rma.remote = transfer.source.address;
     rma.remote_key_count = transfer.source.key_count;
+    rma.keys.epoch = transfer.source.key_epoch;
     std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), rma.remote_keys);
     rma.length = transfer.wanted;
     transfers_.start_transfer(transfer);
@@ -78,7 +79,7 @@ void Rendezvous::start_block_reads(ReceiveTransfer& transfer) {
         const Bytes offset = transfer.started;
         transfer.started += length;
         start_block_read(transfer, offset, length, source.address + offset, source.keys,
-                         source.key_count, 0);
+                         source.key_count, source.key_epoch, 0);
     }
 }
 
@@ -86,7 +87,8 @@ void Rendezvous::start_block_reads(ReceiveTransfer& transfer) {
 // blocks are under way.
 void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
                                   std::uint64_t remote, const std::uint32_t* keys,
-                                  std::uint32_t key_count, std::uint32_t remote_block) {
+                                  std::uint32_t key_count, std::uint8_t key_epoch,
+                                  std::uint32_t remote_block) {
     transfer.active.push_back(
         std::make_unique<BlockRead>(*this, transfers_, transfer.peer, transfer));
     BlockRead* block = transfer.active.back().get();
@@ -98,6 +100,7 @@ void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes
     rma.op_kind = transfer.source.op_kind;
     rma.remote = remote;
     rma.remote_key_count = key_count;
+    rma.keys.epoch = key_epoch;
     std::copy_n(keys, kMaxRails, rma.remote_keys);
     rma.length = length;
     if (transfer.memory != nullptr) {

@@ -67,6 +67,7 @@ Status Rendezvous::announce(SendRequest& request) {
                           body.bytes);
         body.address = reinterpret_cast<std::uintptr_t>(transfer.local);
         body.key_count = key_count;
+        body.key_epoch = transfers_.key_epoch();
         transfer.memory->copy_remote_keys(body.keys);
     }
     std::memcpy(to, &body, length);
@@ -133,7 +134,8 @@ void Rendezvous::decide(ReceiveTransfer& transfer) {
     } else {
         transfer.mode = ReceiveTransfer::Mode::written;
         clear.address = reinterpret_cast<std::uintptr_t>(transfer.local);
-        clear.key_count = static_cast<std::uint16_t>(transfer.memory->key_count());
+        clear.key_count = static_cast<std::uint8_t>(transfer.memory->key_count());
+        clear.key_epoch = transfers_.key_epoch();
         transfer.memory->copy_remote_keys(clear.keys);
     }
     flow_.send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
@@ -197,6 +199,33 @@ void Rendezvous::withdraw_transfers(Peer& peer) {
     });
 }
 
+const Registration* Rendezvous::find_memory(const Peer& peer, std::uint64_t address,
+                                            Bytes bytes) const {
+    const Registration* found = nullptr;
+    const auto look = [&](const std::byte* begin, Bytes length, const Registration* memory) {
+        if (memory != nullptr &&
+            is_within(address, bytes, reinterpret_cast<std::uintptr_t>(begin), length)) {
+            found = memory;
+        }
+    };
+    sends_.for_each([&](const SendTransfer* transfer) {
+        if (&transfer->peer == &peer) {
+            look(transfer->local, transfer->request->data.bytes, transfer->memory);
+            for (const SendTransfer::Block& block : transfer->blocks) {
+                if (block.memory != nullptr) {
+                    look(block.memory->data(), block.length, &block.memory->registration);
+                }
+            }
+        }
+    });
+    receives_.for_each([&](const ReceiveTransfer* transfer) {
+        if (&transfer->peer == &peer && transfer->mode == ReceiveTransfer::Mode::written) {
+            look(transfer->local, transfer->wanted, transfer->memory);
+        }
+    });
+    return found;
+}
+
 bool Rendezvous::has_blocks(const Peer& peer) const {
     bool found = false;
     sends_.for_each([&](const SendTransfer* transfer) {
@@ -232,6 +261,7 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
     } else if (put) {
         transfer->rma.remote = body.address;
         transfer->rma.remote_key_count = body.key_count;
+        transfer->rma.keys.epoch = body.key_epoch;
         std::copy(std::begin(body.keys), std::end(body.keys), transfer->rma.remote_keys);
         start_write(*transfer);
         if (peer.session.state == ConnectState::idle && peer.connection.without.times > 0) {

@@ -111,6 +111,9 @@ public:
     std::size_t sends() const { return sends_.size(); }
     std::size_t receives() const { return receives_.size(); }
     const SendTransfer* find_send(std::uint64_t id) const { return sends_.find(id); }
+    // Returns the registration of memory that the peer may read or write: of a message under way,
+    // or of a block. Null: it is none.
+    const Registration* find_memory(const Peer& peer, std::uint64_t address, Bytes bytes) const;
     // Returns true if blocks are to be read, for which there is no way without a connection.
     bool has_blocks(const Peer& peer) const;
     // Calls f for the peer of each transfer; may visit a peer more than once.
@@ -144,7 +147,7 @@ private:
     void start_block_reads(ReceiveTransfer& transfer);
     void start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
                           std::uint64_t remote, const std::uint32_t* keys, std::uint32_t key_count,
-                          std::uint32_t remote_block);
+                          std::uint8_t key_epoch, std::uint32_t remote_block);
 
     // packed_source.cc
     void pack_blocks(SendTransfer& transfer);

@@ -30,6 +30,23 @@ void note_stripe(Trace* trace, TraceKind kind, const Transfer& transfer, std::si
                  .rail = static_cast<std::uint8_t>(over.local_rail)});
 }
 
+// Returns the index of the stripe that completes, which its wr_id names modulo kWorkNumbers. If the
+// plan is longer than that, it is the first of these that is outstanding on the queue pair, which
+// completes in order. plan.size(): none, the connection is gone.
+std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
+                      const WorkCompletion& completion) {
+    const TransferPlan& rma = transfer.rma;
+    const auto& subchannels = transfer.peer.lanes.subchannels;
+    for (std::size_t i = work_number_of(completion.wr_id); i < rma.posted; i += kWorkNumbers) {
+        const std::uint32_t at = rma.plan[i].subchannel;
+        const bool done = !rma.progress.empty() && rma.progress[i].done;
+        if (!done && at < subchannels.size() && subchannels[at].has(rail, completion.qp_number)) {
+            return i;
+        }
+    }
+    return rma.plan.size();
+}
+
 } // namespace
 
 void TransferEngine::plan(Transfer& transfer) {
@@ -149,7 +166,8 @@ void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
     ++outstanding_;
 }
 
-// Returns false if the put/get balance holds the transfer.
+// Returns false if the put/get balance holds the transfer, or the target is asked for its keys: a
+// device that was lost has come back there, and those that it had mean nothing.
 bool TransferEngine::plan_if_needed(Transfer& transfer) {
     const TransferPlan& rma = transfer.rma;
     if (rma.planned() && rma.connection != transfer.peer.connection.number) [[unlikely]] {
@@ -159,6 +177,10 @@ bool TransferEngine::plan_if_needed(Transfer& transfer) {
         return true;
     }
     if (transfer.peer.transfers.put_get_balance != nullptr && queue_if_full(transfer)) {
+        return false;
+    }
+    if (epoch_before(rma.keys.epoch, transfer.peer.connection.key_epoch)) [[unlikely]] {
+        operations_.ask_for_keys(transfer);
         return false;
     }
     if (find_keys(transfer)) {
@@ -279,23 +301,6 @@ void TransferEngine::on_work_done(Transfer& transfer, std::uint32_t rail,
     if (peer.transfers.put_get_balance != nullptr) {
         release_queued(peer);
     }
-}
-
-// Returns the index of the stripe that completes, which its wr_id names modulo kWorkNumbers. If the
-// plan is longer than that, it is the first of these that is outstanding on the queue pair, which
-// completes in order. plan.size(): none, the connection is gone.
-std::size_t TransferEngine::stripe_of(const Transfer& transfer, std::uint32_t rail,
-                                      const WorkCompletion& completion) {
-    const TransferPlan& rma = transfer.rma;
-    const auto& subchannels = transfer.peer.lanes.subchannels;
-    for (std::size_t i = work_number_of(completion.wr_id); i < rma.posted; i += kWorkNumbers) {
-        const std::uint32_t at = rma.plan[i].subchannel;
-        const bool done = !rma.progress.empty() && rma.progress[i].done;
-        if (!done && at < subchannels.size() && subchannels[at].has(rail, completion.qp_number)) {
-            return i;
-        }
-    }
-    return rma.plan.size();
 }
 
 // Takes the time of a stripe. It is known well if the core had polled for completions shortly

@@ -59,8 +59,9 @@ enum class TransferFailure : std::uint8_t {
     fault,   // the system cannot reach the memory of one end
 };
 
-// How far the search for the keys of a put, get or atomic is.
+// Key epoch of the keys of a transfer, and how far the search for those of a put, get or atomic is.
 struct KeySearch {
+    std::uint8_t epoch = 0;
     bool found = false; // they were looked up in the target's table of regions
     bool asked = true;  // the target was asked for them, or cannot be
 };
@@ -104,6 +105,7 @@ struct TransferPlan {
         access = access_of(operation.remote->access);
         remote = operation.remote_address;
         remote_key_count = operation.remote->key_count;
+        keys.epoch = operation.remote->key_epoch;
         std::copy(std::begin(operation.remote->keys), std::end(operation.remote->keys),
                   remote_keys);
         length = operation.bytes;

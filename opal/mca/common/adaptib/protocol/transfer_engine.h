@@ -11,7 +11,8 @@
 //     put_get_balance.cc    put/get balance: transfers wait until their direction may go on
 //
 // Invariants
-//   1. A started transfer has stripes under way, or waits in one list, or both, until it ends.
+//   1. A started transfer has stripes under way, or waits in one list, or both, until it ends; or
+//      nothing of it is under way, and the target is asked for its keys.
 //   2. A transfer ends once: on_rma_done() may destroy it, so the engine does not touch it then.
 // Ownership: the transfers are their owner's; a transfer lives until it ends. Peers refer to those
 // that wait or have stripes under way.
@@ -56,6 +57,9 @@ public:
     virtual bool find_keys(Transfer& transfer) = 0;
     // The target has no such memory, or denies access: marks the transfer as failed and refused.
     virtual void refuse(Transfer& transfer) = 0;
+    // Asks the target for the keys of the transfer's memory, and starts it again with the answer.
+    // May fail the peer, and the transfer with it. REQUIRES: nothing of it is under way.
+    virtual void ask_for_keys(Transfer& transfer) = 0;
     // Makes a transfer of a shelved record. Null: there is no memory now, the record stays.
     virtual Transfer* unshelve(Peer& peer, WaitingTransfer& shelved) = 0;
     // The peer has failed. REQUIRES: the record waits nowhere any more.
@@ -107,6 +111,7 @@ public:
     bool takes_more() const { return outstanding_ < options_.max_outstanding; }
     void on_other_posted() { ++outstanding_; }
     void on_other_done() { --outstanding_; }
+    std::uint8_t key_epoch() const { return key_epoch_of(rails_); } // of this process
     // Returns true while completions of stripes, or of others' work, are outstanding.
     bool work_outstanding() const { return outstanding_ > 0; }
     // Returns true if transfers wait for room, or for a connection.
@@ -145,8 +150,6 @@ private:
     bool plan_more(Transfer& transfer);
     Status post_stripe(Transfer& transfer);
     bool find_keys(Transfer& transfer);
-    static std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
-                                 const WorkCompletion& completion);
     void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
     void learn_from(Transfer& transfer, std::size_t stripe);
     void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);

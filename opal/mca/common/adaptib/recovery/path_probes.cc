@@ -184,13 +184,23 @@ bool PathProbes::send_question(Peer& peer, std::size_t pair) {
 }
 
 // Takes an address that is newer than the known one: a message that comes late has an older one.
-void PathProbes::learn_address(Peer& peer, std::size_t pair, const RailAddress& now) {
+// `datagram_qp`: 0: the message tells no numbers of queue pairs. They may follow later.
+void PathProbes::learn_address(Peer& peer, std::size_t pair, const RailAddress& now,
+                               std::uint32_t datagram_qp, std::uint32_t responder_qp) {
     AddressRail& remote = peer.contact.address.rails[peer.contact.route.pairs[pair].remote];
     const auto newer = static_cast<std::int16_t>(now.changes - remote.changes);
-    if (newer <= 0 || !paths_.is_reachable(peer.contact.route.pairs[pair].local, now)) {
+    const bool numbers = datagram_qp != 0 &&
+                         (remote.datagram_qp != datagram_qp || remote.responder_qp != responder_qp);
+    if (newer < 0 || (newer == 0 && !numbers) ||
+        !paths_.is_reachable(peer.contact.route.pairs[pair].local, now)) {
         return;
     }
-    const bool moved = remote.size != now.size || remote.bytes != now.bytes;
+    const bool moved = remote.size != now.size || remote.bytes != now.bytes ||
+                       (numbers && remote.datagram_qp != datagram_qp);
+    if (numbers) {
+        remote.datagram_qp = datagram_qp;
+        remote.responder_qp = responder_qp;
+    }
     remote.size = now.size;
     remote.bytes = now.bytes;
     remote.changes = now.changes;
@@ -202,7 +212,7 @@ void PathProbes::learn_address(Peer& peer, std::size_t pair, const RailAddress& 
 // The other side may not know that the path works; its own question tells it.
 void PathProbes::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     if (body.size > 0) {
-        learn_address(peer, pair, {body.size, body.bytes, body.changes});
+        learn_address(peer, pair, {body.size, body.bytes, body.changes}, 0, 0);
     }
     if (paths_.state(peer, pair) != PathState::up) {
         ProbeBody thanks{};
@@ -213,7 +223,8 @@ void PathProbes::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
 }
 
 void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
-    learn_address(peer, pair, {body.size, body.bytes, body.changes});
+    learn_address(peer, pair, {body.size, body.bytes, body.changes}, body.datagram_qp,
+                  body.responder_qp);
     peer.contact.datagram.heard = options_.clock->now();
     ProbeBody back{};
     back.nonce = body.nonce;

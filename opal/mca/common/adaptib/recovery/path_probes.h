@@ -97,7 +97,8 @@ private:
     bool is_ignored(const Peer& peer, PathRecord& record) const;
     void cut_off(Peer& peer, std::size_t pair);
     std::size_t other_path(const Peer& peer, std::size_t pair) const;
-    void learn_address(Peer& peer, std::size_t pair, const RailAddress& now);
+    void learn_address(Peer& peer, std::size_t pair, const RailAddress& now,
+                       std::uint32_t datagram_qp, std::uint32_t responder_qp);
 
     Options options_;
     PathRepository& paths_;

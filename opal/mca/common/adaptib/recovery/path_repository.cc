@@ -63,6 +63,8 @@ void PathRepository::add(Peer& peer) {
             change(peer, pair, PathState::failed, "its rail is down", false);
         } else if (rail_silent_[rail]) {
             change(peer, pair, PathState::failed, "nobody has answered over its rail", false);
+        } else if (rails_[rail]->openings() > 0) { // the probe tells the peer the new numbers
+            change(peer, pair, PathState::suspect, "its device was opened again", false);
         }
     }
 }

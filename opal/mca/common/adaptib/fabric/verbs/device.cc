@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include "base/invariant.h"
 #include "fabric/verbs/dc.h"
@@ -240,27 +241,36 @@ Device::Device(const Calls& calls, ibv_device* device, std::uint32_t distance)
 // rdma-core's providers/rxe/rxe.c.
 bool Device::frees_places_early() const {
     constexpr std::uint32_t kQlogic = 0x1175; // Intel's and Cornelis' adapters have it, too
-    return limits_.vendor_id == kQlogic || limits_.vendor_id == kSoftRoceVendor;
+    return limits().vendor_id == kQlogic || limits().vendor_id == kSoftRoceVendor;
 }
 
 Device::~Device() {
-    handles_.reset();
-    if (pd_ != nullptr) {
-        calls_.dealloc_pd(pd_);
+    for (ibv_cq* cq : kept_cqs_) {
+        calls_.destroy_cq(cq);
     }
-    if (context_ != nullptr) {
-        calls_.close_device(context_);
+    for (ibv_srq* srq : kept_srqs_) {
+        calls_.destroy_srq(srq);
     }
+    close(now_);
+    for (Opened& opened : before_) {
+        close(opened);
+    }
+}
+
+void Device::close(Opened& opened) const {
+    opened.handles.reset();
+    if (opened.pd != nullptr) {
+        calls_.dealloc_pd(opened.pd);
+    }
+    if (opened.context != nullptr) {
+        calls_.close_device(opened.context);
+    }
+    opened = {};
 }
 
 Status Device::open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* device,
                     std::uint32_t distance, std::unique_ptr<Device>& out, std::string& error_text) {
     std::unique_ptr<Device> made(new Device(calls, device, distance));
-    const auto fail = [&](const char* what, int result) {
-        const int error = error_number(result);
-        error_text = made->name_ + " " + what + ": " + std::strerror(error);
-        return status_of(error);
-    };
     if (device->transport_type != IBV_TRANSPORT_IB || device->node_type != IBV_NODE_CA) {
         error_text =
             made->name_ + (device->transport_type == IBV_TRANSPORT_IWARP
@@ -271,25 +281,73 @@ Status Device::open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* devic
         return Status::error(Reason::not_supported);
     }
     made->mlx5_ = mlx5_of(mlx5, device);
+    const Status status = made->open(device, made->now_, error_text);
+    if (status.ok()) {
+        out = std::move(made);
+    }
+    return status;
+}
+
+// What has been opened before an error is closed with the device, or by the caller.
+Status Device::open(ibv_device* device, Opened& out, std::string& error_text) const {
+    const auto fail = [&](const char* what, int result) {
+        const int error = error_number(result);
+        error_text = name_ + " " + what + ": " + std::strerror(error);
+        return status_of(error);
+    };
     errno = 0;
-    made->context_ = calls.open_device(device);
-    if (made->context_ == nullptr) {
+    out.context = calls_.open_device(device);
+    if (out.context == nullptr) {
         return fail("cannot be opened", -1);
     }
-    if (const int result = calls.set_nonblocking(made->context_); result != 0) {
+    if (const int result = calls_.set_nonblocking(out.context); result != 0) {
         return fail("cannot deliver events", result);
     }
-    if (const int result = calls.query_device(made->context_, &made->limits_); result != 0) {
+    if (const int result = calls_.query_device(out.context, &out.limits); result != 0) {
         return fail("does not report its limits", result);
     }
     errno = 0;
-    made->pd_ = calls.alloc_pd(made->context_);
-    if (made->pd_ == nullptr) {
+    out.pd = calls_.alloc_pd(out.context);
+    if (out.pd == nullptr) {
         return fail("cannot allocate a protection domain", -1);
     }
-    made->handles_ = std::make_unique<AddressHandles>(calls, made->pd_);
-    out = std::move(made);
+    out.handles = std::make_unique<AddressHandles>(calls_, out.pd);
     return kOk;
+}
+
+Status Device::open_again(ibv_device* device, std::string& error_text) {
+    ADAPTIB_INVARIANT(lost_, "a device is opened again once it is lost", before_.size());
+    Opened opened;
+    const Status status = open(device, opened, error_text);
+    if (!status.ok()) {
+        close(opened);
+        return status;
+    }
+    before_.push_back(std::exchange(now_, std::move(opened)));
+    lost_ = false;
+    return kOk;
+}
+
+bool Device::renew() {
+    for (Renewed* each = renewed_.front(); each != nullptr; each = renewed_.next(*each)) {
+        if (each->renew() != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool Device::is_away() const {
+    ibv_device_attr unused{};
+    return lost_ || calls_.query_device(now_.context, &unused) != 0;
+}
+
+void Device::close_again() {
+    ADAPTIB_INVARIANT(!before_.empty(), "a device that is closed again was opened again", lost_);
+    close(now_);
+    now_ = std::move(before_.back());
+    before_.pop_back();
+    lost_ = true;
 }
 
 } // namespace adaptib::verbs

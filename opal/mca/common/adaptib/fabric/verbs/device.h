@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/intrusive_list.h"
 #include "base/status.h"
 #include "fabric/verbs/address_handles.h"
 #include "fabric/verbs/verbs_calls.h"
@@ -28,6 +29,18 @@ struct Wanted {
 // Errors: bad_argument, with the text that names the entry.
 Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::string& error_text);
 
+// An object of a device that is made anew when the device was lost and is back.
+class Renewed {
+public:
+    // Makes it in the device as it is open now; nothing that it had before is left. Returns 0 or
+    // the error number.
+    virtual int renew() = 0;
+    ListLink<Renewed> link;
+
+protected:
+    ~Renewed() = default;
+};
+
 constexpr std::uint32_t kSoftRoceVendor = 0xffffff; // RXE_VENDOR_ID of Linux
 
 // An open device with its protection domain.
@@ -42,12 +55,33 @@ public:
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
+    // The device has failed, or was removed: nothing of it works any more.
+    void lose() { lost_ = true; }
+    bool lost() const { return lost_; }
+    // Opens a device that was lost and is back. What was made in it before stays, and works no
+    // more. Errors: as open().
+    Status open_again(ibv_device* device, std::string& error_text);
+    // Takes the last open_again() back. REQUIRES: nothing was made since.
+    void close_again();
+    // Makes memory regions and queues anew. Queue pairs are not: those of before are in ERR.
+    // Returns false if the device has no room.
+    bool renew();
+    // Regions and queues, which renew() makes anew.
+    IntrusiveList<Renewed, &Renewed::link>& renewed() { return renewed_; }
+    // Returns true if the device was lost, or is about to be: asks the system, since its event may
+    // not have been read yet.
+    bool is_away() const;
+    // Keeps a queue of a lost device, which its queue pairs may refer to, for as long as those may
+    // live.
+    void keep(ibv_cq* cq) { kept_cqs_.push_back(cq); }
+    void keep(ibv_srq* srq) { kept_srqs_.push_back(srq); }
+
     const Calls& calls() const { return calls_; }
     const Mlx5Calls* mlx5() const { return mlx5_; } // null: libmlx5 does not drive this device
-    ibv_context* context() const { return context_; }
-    ibv_pd* pd() const { return pd_; }
-    AddressHandles& handles() const { return *handles_; }
-    const ibv_device_attr& limits() const { return limits_; }
+    ibv_context* context() const { return now_.context; }
+    ibv_pd* pd() const { return now_.pd; }
+    AddressHandles& handles() const { return *now_.handles; }
+    const ibv_device_attr& limits() const { return now_.limits; }
     // True: places of a send queue are free once requests are done (send_places.h).
     bool frees_places_early() const;
     const std::string& name() const { return name_; }
@@ -55,17 +89,28 @@ public:
     std::uint32_t distance() const { return distance_; }
 
 private:
+    struct Opened {
+        ibv_context* context = nullptr;
+        ibv_pd* pd = nullptr;
+        std::unique_ptr<AddressHandles> handles; // of `pd`
+        ibv_device_attr limits{};
+    };
+
     Device(const Calls& calls, ibv_device* device, std::uint32_t distance);
+    Status open(ibv_device* device, Opened& out, std::string& error_text) const;
+    void close(Opened& opened) const;
 
     const Calls& calls_;
     const Mlx5Calls* mlx5_ = nullptr;
     std::string name_;
     int numa_node_ = -1;
     std::uint32_t distance_ = 10;
-    ibv_context* context_ = nullptr;
-    ibv_pd* pd_ = nullptr;
-    std::unique_ptr<AddressHandles> handles_; // of `pd_`
-    ibv_device_attr limits_{};
+    IntrusiveList<Renewed, &Renewed::link> renewed_;
+    bool lost_ = false;
+    Opened now_;
+    std::vector<Opened> before_; // it was lost; kept, since objects of it may live
+    std::vector<ibv_cq*> kept_cqs_;
+    std::vector<ibv_srq*> kept_srqs_;
 };
 
 // Devices of the machine; their pointers end with the list.
@@ -82,7 +127,8 @@ public:
     // both lists given).
     Status choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
                   std::vector<std::string>& notices, std::string& error_text);
-    std::string names() const; // "mlx5_0, mlx5_1"
+    std::string names() const;                       // "mlx5_0, mlx5_1"
+    ibv_device* find(const std::string& name) const; // null: there is none
     // Distance of a chosen device from the process (fabric/verbs/locality.h).
     std::uint32_t distance(ibv_device* device) const;
     bool empty() const { return devices_.empty(); }
@@ -93,7 +139,6 @@ public:
     const std::vector<Wanted>& standby() const { return standby_; }
 
 private:
-    ibv_device* find(const std::string& name) const;
     void report_missing(const std::vector<Wanted>& list, const char* name,
                         std::vector<std::string>& notices) const;
     void put_standby_last(std::vector<ibv_device*>& out) const;

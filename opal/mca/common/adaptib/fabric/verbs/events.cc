@@ -67,7 +67,7 @@ bool EventReader::next(const Rails& rails, const Devices& devices, Event& out) {
 
 // Stops at the first event that is reported: the object that it names must not end before the
 // caller sees the event.
-void EventReader::read(const Rails& rails, const Device& device) {
+void EventReader::read(const Rails& rails, Device& device) {
     ibv_async_event event{};
     for (int i = 0; i < kMostAtOnce && waiting_.empty() &&
                     device.calls().get_async_event(device.context(), &event) == 0;
@@ -80,7 +80,7 @@ void EventReader::read(const Rails& rails, const Device& device) {
 // Not reported: COMM_EST (the first message says more), SQ_DRAINED (SQD is not used), SM_CHANGE
 // (the subnet manager is not used), WQ_FATAL (no WQs are created). CLIENT_REREGISTER: a new subnet
 // manager may have assigned other LIDs.
-void EventReader::take(const Rails& rails, const Device& device, const ibv_async_event& event) {
+void EventReader::take(const Rails& rails, Device& device, const ibv_async_event& event) {
     if (of_queue_pair(event.event_type)) {
         take_of_queue_pair(event);
         return;
@@ -104,6 +104,9 @@ void EventReader::take(const Rails& rails, const Device& device, const ibv_async
             }
         }
         return;
+    }
+    if (event.event_type == IBV_EVENT_DEVICE_FATAL) {
+        device.lose();
     }
     for (const auto& each : rails) {
         auto& rail = static_cast<VerbsRail&>(*each);

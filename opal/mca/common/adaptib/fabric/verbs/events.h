@@ -23,10 +23,14 @@ public:
 
     // Takes the next event of any device; false: there is none now. Never blocks.
     bool next(const Rails& rails, const Devices& devices, Event& out);
+    // Adds an event.
+    void report(EventKind kind, std::uint32_t rail) {
+        waiting_.push_back({kind, rail, 0, nullptr});
+    }
 
 private:
-    void read(const Rails& rails, const Device& device);
-    void take(const Rails& rails, const Device& device, const ibv_async_event& event);
+    void read(const Rails& rails, Device& device);
+    void take(const Rails& rails, Device& device, const ibv_async_event& event);
     void take_of_queue_pair(const ibv_async_event& event);
     void take_of_port(VerbsRail& rail, ibv_event_type type);
     void look_for_armed(VerbsRail& rail);

@@ -43,24 +43,46 @@ private:
     Bytes length_ = 0;
 };
 
-class VerbsMemoryRegion final : public MemoryRegion {
+class VerbsMemoryRegion final : public MemoryRegion, public Renewed {
 public:
-    VerbsMemoryRegion(const Calls& calls, ibv_mr* mr, void* address, Bytes length, Pages pages)
-        : MemoryRegion(address, length), calls_(calls), mr_(mr), pages_(std::move(pages)) {
-        local_key_ = mr->lkey;
-        remote_key_ = mr->rkey;
+    // `access`: of libibverbs; -1: the memory is a file's, and cannot be registered again.
+    VerbsMemoryRegion(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, int access,
+                      Pages pages)
+        : MemoryRegion(address, length), rail_(rail), mr_(mr), access_(access),
+          pages_(std::move(pages)) {
+        read_keys();
+        rail.device().renewed().push_back(*this);
     }
     ~VerbsMemoryRegion() override {
-        if (calls_.dereg_mr(mr_) != 0) {
+        rail_.device().renewed().remove(*this);
+        if (mr_ != nullptr && rail_.calls().dereg_mr(mr_) != 0) {
             pages_.leave(); // the adapter may still write there
         }
     }
+    int renew() override;
 
 private:
-    const Calls& calls_;
-    ibv_mr* mr_;
+    void read_keys() { set_keys(mr_ == nullptr ? 0 : mr_->lkey, mr_ == nullptr ? 0 : mr_->rkey); }
+
+    VerbsRail& rail_;
+    ibv_mr* mr_; // null: the device is away, or the memory is gone; the keys are 0
+    int access_;
     Pages pages_;
 };
+
+// Memory that is not mapped any more, of which nobody has told, is left without a key. The system
+// has revoked the region of a device that was removed, whatever dereg_mr says.
+int VerbsMemoryRegion::renew() {
+    if (mr_ != nullptr) {
+        rail_.calls().dereg_mr(mr_);
+    }
+    errno = 0;
+    mr_ = access_ < 0 ? nullptr
+                      : rail_.calls().reg_mr(rail_.device().pd(), address_, length_, access_);
+    const int error = mr_ != nullptr || access_ < 0 ? 0 : error_number(-1);
+    read_keys();
+    return error == EFAULT ? 0 : error;
+}
 
 Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
     if (length == 0 || !access_is_sane(access)) {
@@ -71,12 +93,15 @@ Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
                : kOk;
 }
 
-Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, Pages pages,
+// Memory that is registered while the device is away gets its keys when that is back.
+Status keep(VerbsRail& rail, ibv_mr* mr, void* address, Bytes length, int access, Pages pages,
             std::unique_ptr<MemoryRegion>& out) {
-    if (mr == nullptr) {
-        return rail.refuse(error_number(-1), length);
+    const int error = mr == nullptr ? error_number(-1) : 0;
+    const bool comes_back = access >= 0 && rail.options().rdma_cm == nullptr;
+    if (error != 0 && !(comes_back && rail.device().is_away())) {
+        return rail.refuse(error, length);
     }
-    out = std::make_unique<VerbsMemoryRegion>(rail.calls(), mr, address, length, std::move(pages));
+    out = std::make_unique<VerbsMemoryRegion>(rail, mr, address, length, access, std::move(pages));
     return kOk;
 }
 
@@ -87,10 +112,10 @@ int region_access(const VerbsRail& rail, std::uint32_t access) {
 
 Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access, Pages pages,
              std::unique_ptr<MemoryRegion>& out) {
+    const int rights = region_access(rail, access);
     errno = 0;
-    ibv_mr* mr =
-        rail.calls().reg_mr(rail.device().pd(), address, length, region_access(rail, access));
-    return keep(rail, mr, address, length, std::move(pages), out);
+    ibv_mr* mr = rail.calls().reg_mr(rail.device().pd(), address, length, rights);
+    return keep(rail, mr, address, length, rights, std::move(pages), out);
 }
 
 } // namespace
@@ -130,7 +155,7 @@ Status register_file_of(VerbsRail& rail, const FileRange& file, void* address, B
     if (mr == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPROTONOSUPPORT)) {
         return Status::error(Reason::not_supported);
     }
-    return keep(rail, mr, address, length, Pages(), out);
+    return keep(rail, mr, address, length, -1, Pages(), out);
 }
 
 Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,

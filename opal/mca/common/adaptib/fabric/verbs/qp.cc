@@ -54,6 +54,28 @@ constexpr MaskPair kMasks[] = {
     {kQpMigration, IBV_QP_PATH_MIG_STATE},
 };
 
+// Reads another port of the device each time, because it may have come up or gone down.
+Status alternate_port(VerbsRail& rail, std::uint8_t number, Port& port) {
+    if (number == 0 || number == port.number) {
+        return kOk;
+    }
+    if (number > rail.device().limits().phys_port_cnt) {
+        return Status::error(Reason::bad_argument);
+    }
+    Port other;
+    std::string& why = rail.error_text_out();
+    const Status status = read_port(rail.device(), number, rail.options(), other, why);
+    if (!status.ok()) {
+        return status;
+    }
+    if (!other.active()) {
+        why = "port " + std::to_string(number) + " of " + rail.device().name() + " is not active";
+        return Status::error(Reason::unreachable);
+    }
+    port = other;
+    return kOk;
+}
+
 } // namespace
 
 std::uint32_t queue_key(std::uint64_t access_key) {
@@ -155,7 +177,15 @@ VerbsQueuePair::~VerbsQueuePair() {
     }
 }
 
+void VerbsQueuePair::lose_device() {
+    state_ = QpState::error;
+    reported_ = Reported::lost;
+}
+
 void VerbsQueuePair::forget_completions() {
+    if (reported_ == Reported::lost) {
+        return;
+    }
     send_cq_.forget(*this);
     if (&send_cq_ != &receive_cq_) {
         receive_cq_.forget(*this);
@@ -171,7 +201,8 @@ void VerbsQueuePair::look_again() const {
                       "a queue pair is asked for its state while the adapter has it", number_);
     ibv_qp_attr attributes{};
     ibv_qp_init_attr init{};
-    if (rail_.calls().query_qp(qp_, &attributes, IBV_QP_STATE, &init) != 0) {
+    if (reported_ == Reported::lost ||
+        rail_.calls().query_qp(qp_, &attributes, IBV_QP_STATE, &init) != 0) {
         return;
     }
     const QpState before = std::exchange(state_, state_from(attributes.qp_state));
@@ -254,6 +285,9 @@ void VerbsQueuePair::path_migrated() {
 // Transitions
 
 Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
+    if (reported_ == Reported::lost) {
+        return Status::error(Reason::no_device);
+    }
     QpState to = state_;
     if (const Status status = check_transition(type(), state_, attributes, mask,
                                                rail_.info().has(Capability::migration), to);
@@ -415,7 +449,7 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
     if ((mask & kQpAlternatePath) != 0) {
         out_mask |= IBV_QP_ALT_PATH;
         Port other = port;
-        if (const Status status = alternate_port(a.alternate_path.source_port, other);
+        if (const Status status = alternate_port(rail_, a.alternate_path.source_port, other);
             !status.ok()) {
             return status;
         }
@@ -429,28 +463,6 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
         out.alt_pkey_index = found.pkey_index;
         out.alt_timeout = (mask & kQpRetry) != 0 ? a.timeout : attributes_.timeout;
     }
-    return kOk;
-}
-
-// Reads another port of the device each time, because it may have come up or gone down.
-Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
-    if (number == 0 || number == port.number) {
-        return kOk;
-    }
-    if (number > rail_.device().limits().phys_port_cnt) {
-        return Status::error(Reason::bad_argument);
-    }
-    Port other;
-    std::string& why = rail_.error_text_out();
-    const Status status = read_port(rail_.device(), number, rail_.options(), other, why);
-    if (!status.ok()) {
-        return status;
-    }
-    if (!other.active()) {
-        why = "port " + std::to_string(number) + " of " + rail_.device().name() + " is not active";
-        return Status::error(Reason::unreachable);
-    }
-    port = other;
     return kOk;
 }
 

@@ -52,6 +52,9 @@ public:
     // in ERR, so that an event has to.
     bool needs_event() const;
     void path_migrated();
+    // Called when the device was lost, and is back: the queue pair is in ERR for good, and its
+    // number may be another one's.
+    void lose_device();
     bool armed() const; // asks the adapter
     int writes_in_order() const { return rail_.calls().writes_in_order(qp_); }
 
@@ -106,7 +109,6 @@ private:
                 int& out_mask);
     Status fill_paths(const QpAttributes& attributes, std::uint32_t mask, ibv_qp_attr& out,
                       int& out_mask);
-    Status alternate_port(std::uint8_t number, Port& port);
     int move_to_error();
     Status refused_move(int result);
     void forget_completions();
@@ -120,7 +122,8 @@ private:
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
     // Source that has reported why the queue pair is in ERR.
-    enum class Reported : std::uint8_t { nobody, suspected, completion, event };
+    // `lost`: its device was.
+    enum class Reported : std::uint8_t { nobody, suspected, completion, event, lost };
     mutable Reported reported_ = Reported::nobody;
     bool alternate_loaded_ = false;
     std::uint16_t pkey_index_ = 0; // given at INIT

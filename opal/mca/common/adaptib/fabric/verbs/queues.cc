@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "base/invariant.h"
 #include "fabric/verbs/errors.h"
@@ -88,6 +89,7 @@ bool hears(VerbsQueuePair& qp) {
 
 VerbsCompletionQueue::~VerbsCompletionQueue() {
     ADAPTIB_INVARIANT(qps_.empty(), "queue pairs end before their completion queue", qps_.size());
+    rail_.device().renewed().remove(*this);
     if (cq_ != nullptr) {
         rail_.calls().destroy_cq(cq_);
     }
@@ -95,6 +97,7 @@ VerbsCompletionQueue::~VerbsCompletionQueue() {
 
 int VerbsCompletionQueue::create(std::uint32_t depth) {
     ADAPTIB_INVARIANT(cq_ == nullptr, "a completion queue is created once", cq_);
+    depth_ = depth;
     if (!rail_.queues_grow()) {
         depth = std::max(depth, std::min(kDepthOfFixed, rail_.info().max_cq_depth));
     }
@@ -102,6 +105,20 @@ int VerbsCompletionQueue::create(std::uint32_t depth) {
     cq_ = rail_.calls().create_cq(rail_.device().context(), static_cast<int>(depth), this, nullptr,
                                   0);
     return cq_ == nullptr ? error_number(-1) : 0;
+}
+
+int VerbsCompletionQueue::renew() {
+    for (VerbsQueuePair* qp : std::exchange(qps_, {})) {
+        qp->lose_device();
+    }
+    datagram_qps_ = told_ = 0;
+    kept_.clear();
+    if (cq_ != nullptr) {
+        rail_.device().keep(std::exchange(cq_, nullptr));
+    }
+    const int error = create(depth_);
+    broken_ = error != 0; // nobody polls it
+    return error;
 }
 
 void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
@@ -147,6 +164,9 @@ std::uint64_t VerbsCompletionQueue::needed(const VerbsQueuePair& more) const {
 int VerbsCompletionQueue::make_room(const VerbsQueuePair& qp) {
     ADAPTIB_INVARIANT(&qp.send_cq() == this || &qp.receive_cq() == this,
                       "a queue makes room for its own queue pairs", qp.number());
+    if (cq_ == nullptr) {
+        return ENODEV; // there was no room for it when the device came back
+    }
     const auto now = static_cast<std::uint64_t>(cq_->cqe);
     const std::uint64_t most = rail_.info().max_cq_depth;
     const std::uint64_t entries = needed(qp);
@@ -293,9 +313,20 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
 VerbsSharedReceiveQueue::~VerbsSharedReceiveQueue() {
     ADAPTIB_INVARIANT(qps_.empty(), "queue pairs end before their shared receive queue",
                       qps_.size());
+    rail_.device().renewed().remove(*this);
     if (srq_ != nullptr) {
         rail_.calls().destroy_srq(srq_);
     }
+}
+
+int VerbsSharedReceiveQueue::renew() {
+    for (VerbsQueuePair* qp : std::exchange(qps_, {})) {
+        qp->lose_device();
+    }
+    if (srq_ != nullptr) {
+        rail_.device().keep(std::exchange(srq_, nullptr));
+    }
+    return create();
 }
 
 int VerbsSharedReceiveQueue::create() {

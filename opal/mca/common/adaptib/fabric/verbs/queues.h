@@ -13,9 +13,11 @@
 
 namespace adaptib::verbs {
 
-class VerbsCompletionQueue final : public CompletionQueue {
+class VerbsCompletionQueue final : public CompletionQueue, public Renewed {
 public:
-    explicit VerbsCompletionQueue(VerbsRail& rail) : rail_(rail) {}
+    explicit VerbsCompletionQueue(VerbsRail& rail) : rail_(rail) {
+        rail.device().renewed().push_back(*this);
+    }
     ~VerbsCompletionQueue() override;
     int create(std::uint32_t depth); // 0 or the error number
 
@@ -33,6 +35,8 @@ public:
     void fetch();
     // Called when no more completions can come: all its queue pairs fail, and so does the rail.
     void fail();
+    // Its queue pairs belong to the device of before, and leave it.
+    int renew() override;
 
 private:
     std::size_t poll_impl(std::span<WorkCompletion> out) override;
@@ -43,6 +47,7 @@ private:
     int poll_library(std::span<ibv_wc> out);
 
     VerbsRail& rail_;
+    std::uint32_t depth_ = 0; // as wanted
     ibv_cq* cq_ = nullptr;
     bool broken_ = false;
     std::size_t datagram_qps_ = 0;
@@ -51,11 +56,15 @@ private:
     std::deque<WorkCompletion> kept_;  // read by forget() and fetch()
 };
 
-class VerbsSharedReceiveQueue final : public SharedReceiveQueue {
+class VerbsSharedReceiveQueue final : public SharedReceiveQueue, public Renewed {
 public:
-    VerbsSharedReceiveQueue(VerbsRail& rail, std::uint32_t depth) : rail_(rail), depth_(depth) {}
+    VerbsSharedReceiveQueue(VerbsRail& rail, std::uint32_t depth) : rail_(rail), depth_(depth) {
+        rail.device().renewed().push_back(*this);
+    }
     ~VerbsSharedReceiveQueue() override;
     int create(); // 0 or the error number
+    // Its queue pairs belong to the device of before, and leave it; its receives are gone.
+    int renew() override;
 
     VerbsRail& rail() { return rail_; }
     ibv_srq* srq() { return srq_; }

@@ -145,7 +145,7 @@ bool trusts_order(const Device& device, int answer) {
            (answer < 0 && !is_connectx(device));
 }
 
-VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
+VerbsRail::VerbsRail(Device& device, const Port& port, const VerbsOptions& options,
                      std::uint32_t index, std::uint64_t owner)
     : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
     const ibv_device_attr& d = device_.limits();
@@ -332,10 +332,22 @@ bool VerbsRail::is_reachable_impl(const RailAddress& remote) const {
     return decode_address(remote, wire);
 }
 
-void VerbsRail::read_again() {
+// A port that is not active tells neither its GID nor its partition: it keeps the old ones.
+void VerbsRail::read_again(bool anew) {
     Port port;
     std::string why;
-    if (read_port(device_, port_.number, options_, port, why).ok()) {
+    const bool read = read_port(device_, port_.number, options_, port, why).ok();
+    if (anew) {
+        rearming_.clear();
+        suspects_.clear();
+        fatal_.clear();
+        grh_.lkey = grh_region_ == nullptr ? 0 : grh_region_->local_key();
+        broken_ = report_broken_ = false;
+        down_ = true;
+        ++port_.changes; // its queue pairs have other numbers
+        ++openings_;
+    }
+    if (read) {
         down_ = broken_ || !port.active();
         if (port.active()) {
             renew_port(port_, port);

@@ -53,8 +53,8 @@ constexpr Bytes kGrhBytes = 40;
 
 class VerbsRail final : public Rail {
 public:
-    VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
-              std::uint32_t index, std::uint64_t owner);
+    VerbsRail(Device& device, const Port& port, const VerbsOptions& options, std::uint32_t index,
+              std::uint64_t owner);
     ~VerbsRail() override;
 
     // Finds out by trial which queue pairs the rail has and how many inline bytes they take.
@@ -66,7 +66,7 @@ public:
     Status open_cm_service(std::string& error_text);
     CmService* cm_service() const { return cm_service_.get(); } // null: none
 
-    const Device& device() const { return device_; }
+    Device& device() const { return device_; }
     const Calls& calls() const { return device_.calls(); }
     const Port& port() const { return port_; }
     const VerbsOptions& options() const { return options_; }
@@ -79,7 +79,8 @@ public:
 
     // After events: the port is down; its state, LID, GID or partition key may have changed.
     void set_down() { down_ = true; }
-    void read_again();
+    // `anew`: the device was lost, and is open again.
+    void read_again(bool anew = false);
     // Called when a completion queue has failed: the rail is down for good.
     void break_down() { broken_ = report_broken_ = down_ = true; }
     bool broken() const { return broken_; }
@@ -122,7 +123,7 @@ private:
     Status check(const QpInit& init);
     void probe_dc();
 
-    const Device& device_;
+    Device& device_;
     Port port_;
     const VerbsOptions& options_;
     std::uint32_t index_;

@@ -47,11 +47,7 @@ std::size_t serve(std::span<ResponderPort* const> ports, std::span<pollfd> chann
 } // namespace
 
 Responder::~Responder() {
-    if (thread_.running()) {
-        ends_ = true;
-        wake();
-        thread_.join();
-    }
+    pause();
     if (wakes_ >= 0) {
         close(wakes_);
     }
@@ -71,35 +67,68 @@ void Responder::set_port(std::uint32_t rail, const Port& port) {
     }
 }
 
+Status Responder::open(Rail& rail, std::unique_ptr<ResponderPort>& out) const {
+    auto port =
+        std::make_unique<ResponderPort>(static_cast<VerbsRail&>(rail), *answerer_, access_key_);
+    Status status =
+        rail.info().has(Capability::ud) ? port->open() : Status::error(Reason::not_supported);
+    if (status.ok() && !set_nonblocking(port->descriptor())) {
+        status = Status::error(Reason::no_memory);
+    }
+    out = status.ok() ? std::move(port) : nullptr;
+    return status;
+}
+
+bool Responder::begin() {
+    watch();
+    return thread_.start(&Responder::run, this);
+}
+
 Status Responder::start(std::span<const std::unique_ptr<Rail>> rails, const Answerer& answerer,
                         std::uint64_t access_key) {
     ADAPTIB_INVARIANT(ports_.empty() && wakes_ < 0, "a responder starts once", ports_.size(),
                       wakes_);
+    answerer_ = &answerer;
+    access_key_ = access_key;
     bool any = false;
     Status first = Status::error(Reason::not_supported);
     for (const auto& rail : rails) {
-        auto port =
-            std::make_unique<ResponderPort>(static_cast<VerbsRail&>(*rail), answerer, access_key);
-        Status status =
-            rail->info().has(Capability::ud) ? port->open() : Status::error(Reason::not_supported);
-        if (status.ok() && !set_nonblocking(port->descriptor())) {
-            status = Status::error(Reason::no_memory);
-        }
+        const Status status = open(*rail, ports_.emplace_back());
         first = any || status.ok() ? first : status;
         any = any || status.ok();
-        ports_.push_back(status.ok() ? std::move(port) : nullptr);
     }
     if (!any) {
         ports_.clear();
         return first;
     }
     wakes_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    watch();
-    if (wakes_ < 0 || !thread_.start(&Responder::run, this)) {
+    if (wakes_ < 0 || !begin()) {
         ports_.clear();
         return Status::error(Reason::no_memory);
     }
     return kOk;
+}
+
+void Responder::pause() {
+    if (thread_.running()) {
+        ends_ = true;
+        wake();
+        thread_.join();
+        ends_ = false;
+    }
+}
+
+// A port ends before the next one begins, since the device may have room for one.
+void Responder::resume(std::span<const std::unique_ptr<Rail>> rails) {
+    for (std::size_t i = 0; i < rails.size(); ++i) {
+        if (ports_[i] != nullptr && ports_[i]->lost()) {
+            ports_[i].reset();
+            static_cast<void>(open(*rails[i], ports_[i]));
+        }
+    }
+    if (!begin()) {
+        ports_.clear();
+    }
 }
 
 void* Responder::run(void* self) {
@@ -127,6 +156,8 @@ int Responder::timeout(bool rests) const {
 // Allocated before the thread begins: the thread itself needs no heap of the C library's, which
 // would take 64 MiB of address space.
 void Responder::watch() {
+    watched_.clear();
+    served_.clear();
     watched_.push_back({wakes_, kReadable, 0});
     for (const auto& port : ports_) {
         if (port != nullptr) {

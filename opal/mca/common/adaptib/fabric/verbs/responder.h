@@ -45,16 +45,25 @@ public:
     std::uint32_t number(std::uint32_t rail) const {
         return rail < ports_.size() && ports_[rail] != nullptr ? ports_[rail]->number() : 0;
     }
+    // The thread rests until resume(): rails may be made anew.
+    void pause();
+    // Gives the rails whose device was opened again another queue pair, as far as they can have
+    // one.
+    void resume(std::span<const std::unique_ptr<Rail>> rails);
     // Takes over the rail's port after the rail has read it again.
     void set_port(std::uint32_t rail, const Port& port);
 
 private:
     static void* run(void* self);
+    Status open(Rail& rail, std::unique_ptr<ResponderPort>& out) const;
+    bool begin();
     void wake() const;
     void watch();
     void loop();
     int timeout(bool rests) const;
 
+    const Answerer* answerer_ = nullptr; // set by start()
+    std::uint64_t access_key_ = 0;
     std::vector<std::unique_ptr<ResponderPort>> ports_; // by rail; null: none
     // The thread's: what poll() watches, first wakes_, then a channel for each of `served_`.
     std::vector<pollfd> watched_;

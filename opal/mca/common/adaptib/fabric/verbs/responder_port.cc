@@ -23,7 +23,7 @@ constexpr unsigned kAcknowledgeEvery = 64; // events; acknowledging takes a libr
 
 ResponderPort::ResponderPort(VerbsRail& rail, const Answerer& answerer, std::uint64_t access_key)
     : rail_(rail), calls_(rail.calls()), answerer_(answerer), queue_key_(queue_key(access_key)),
-      port_(rail.port()) {}
+      openings_(rail.openings()), port_(rail.port()) {}
 
 ResponderPort::~ResponderPort() {
     if (qp_ != nullptr) {

@@ -39,6 +39,8 @@ public:
     Status open();
     std::uint32_t number() const { return qp_ == nullptr ? 0 : qp_->qp_num; }
     int descriptor() const { return channel_->fd; }
+    // Returns true if the device was lost and is open again: nothing arrives here any more.
+    bool lost() const { return openings_ != rail_.openings(); }
     // Takes over a changed port of the rail: its LID, GID or partition. The caller then calls
     // on_event().
     void set_port(const Port& port);
@@ -71,7 +73,8 @@ private:
     const Calls& calls_;
     const Answerer& answerer_;
     const std::uint32_t queue_key_;
-    std::mutex port_lock_; // protects the next two
+    const std::uint8_t openings_; // of the rail's device, when this was made
+    std::mutex port_lock_;        // protects the next two
     Port port_;
     bool moved_ = false; // to another partition: the queue pair restarts
     ibv_comp_channel* channel_ = nullptr;

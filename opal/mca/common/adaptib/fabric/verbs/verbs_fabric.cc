@@ -4,9 +4,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/invariant.h"
 #include "fabric/verbs/device.h"
@@ -28,6 +31,8 @@ std::uint64_t new_owner() {
     return static_cast<std::uint64_t>(getpid()) << 32 | ++count;
 }
 
+constexpr std::chrono::seconds kLookEvery{1}; // for devices that were lost
+
 class VerbsFabric final : public Fabric {
 public:
     VerbsFabric(const Calls& calls, const VerbsOptions& options)
@@ -47,8 +52,10 @@ private:
     }
 
     void prepare_fork();
+    void look_for_lost();
+    void open_again(Device& device, ibv_device* found);
     Status add_device(const DeviceList& list, ibv_device* device, std::string& error_text);
-    Status add_port(const Device& device, std::uint8_t number, bool standby, std::string& why);
+    Status add_port(Device& device, std::uint8_t number, bool standby, std::string& why);
     void leave_out(Status status, const std::string& text, bool report);
 
     const Calls& calls_;
@@ -56,6 +63,7 @@ private:
     const Mlx5Calls* mlx5_ = nullptr;
     const std::uint64_t owner_;
     std::vector<std::unique_ptr<Device>> devices_;
+    std::chrono::steady_clock::time_point look_at_{}; // for lost devices, at the earliest
     EventReader events_;
     std::unique_ptr<Responder> responder_; // null: none; ends before the rails
     // Reason for the error if no rail is left.
@@ -63,10 +71,78 @@ private:
     std::string left_out_;
 };
 
+// Looks for devices that were lost, now and then. It opens them by their names. With rdma_cm, whose
+// ids belong to the lost device, they stay lost.
+void VerbsFabric::look_for_lost() {
+    const auto now = std::chrono::steady_clock::now();
+    const bool any = std::any_of(devices_.begin(), devices_.end(),
+                                 [](const auto& device) { return device->lost(); });
+    if (!any || options_.rdma_cm != nullptr || now < look_at_) {
+        return;
+    }
+    look_at_ = now + kLookEvery;
+    DeviceList list(calls_);
+    std::string why;
+    if (!list.read(why).ok()) {
+        return;
+    }
+    for (const auto& device : devices_) {
+        ibv_device* const found = device->lost() ? list.find(device->name()) : nullptr;
+        if (found != nullptr) {
+            open_again(*device, found);
+        }
+    }
+}
+
+// The device may not be ready yet, and a port may have no address yet: then it stays lost for now.
+// The responder's thread, which uses the rails, rests meanwhile.
+void VerbsFabric::open_again(Device& device, ibv_device* found) {
+    std::string why;
+    if (!device.open_again(found, why).ok()) {
+        return;
+    }
+    std::vector<VerbsRail*> its;
+    for (const auto& each : rails_) {
+        if (auto& rail = static_cast<VerbsRail&>(*each); &rail.device() == &device) {
+            its.push_back(&rail);
+        }
+    }
+    const auto is_there = [&](const VerbsRail* rail) {
+        Port port;
+        return read_port(device, rail->port().number, options_, port, why).ok() &&
+               port.ethernet() == rail->port().ethernet();
+    };
+    if (!std::all_of(its.begin(), its.end(), is_there)) {
+        device.close_again();
+        return;
+    }
+    if (responder_ != nullptr) {
+        responder_->pause();
+    }
+    if (device.renew()) {
+        for (VerbsRail* rail : its) {
+            rail->read_again(true);
+            events_.report(EventKind::device_restored, rail->index());
+            if (rail->state() == PortState::active) {
+                events_.report(EventKind::port_active, rail->index());
+            }
+        }
+    } else {
+        device.lose(); // no room: the next time
+    }
+    if (responder_ != nullptr) {
+        responder_->resume(rails_);
+    }
+}
+
 // Passes port changes on to the responder, which uses the same port as the rail.
 bool VerbsFabric::poll_event_impl(Event& out) {
     if (!events_.next(rails_, devices_, out)) {
+        look_for_lost(); // its events come with the next poll
         return false;
+    }
+    if (out.kind == EventKind::device_fatal) {
+        look_at_ = std::chrono::steady_clock::now() + kLookEvery;
     }
     const bool read = out.kind == EventKind::port_active || out.kind == EventKind::address_changed;
     if (read && responder_ != nullptr) {
@@ -107,8 +183,7 @@ void VerbsFabric::prepare_fork() {
     }
 }
 
-Status VerbsFabric::add_port(const Device& device, std::uint8_t number, bool standby,
-                             std::string& why) {
+Status VerbsFabric::add_port(Device& device, std::uint8_t number, bool standby, std::string& why) {
     Port port;
     if (const Status status = read_port(device, number, options_, port, why); !status.ok()) {
         return status;
