@@ -40,8 +40,8 @@ public:
     // Returns true if the peer is gone and nothing is wanted of it: it is released at the end of
     // this progress.
     bool leaves(Peer& peer);
-    // Returns true if the peer is gone: then it leaves, or what waits for it ends with the reason at
-    // the end of this progress.
+    // Returns true if the peer is gone: then it leaves, or what waits for it ends with the reason,
+    // at the end of this progress.
     bool takes(Peer& peer);
     // The peer has disconnected; its connection is taken down at the end of this progress.
     void add_disconnected(Peer& peer) { disconnected_.push_back(&peer); }
