@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The choice of a mutant at run time (README.md): sources with mutants include this.
 //
-//   ADAPTIB_MUTANT   number of the mutant that is on; none: the code is as it was. -1: none, and the
-//                    byte of each mutant that the process comes to is set in the file
+//   ADAPTIB_MUTANT   number of the mutant that is on; none: the code is as it was. -1: none, and
+//                    the process sets the byte of each mutant that it comes to in the file
 //                    ADAPTIB_MUTANTS_REACHED, which has a byte for each
 // Threads: any.
 #pragma once
