@@ -95,7 +95,7 @@ bool is_refused(const OwnSegment& segment) {
     std::shared_ptr<PeerSegment> peer;
     Obstacle obstacle;
     const Status status = PeerSegment::open(segment.address(0), 99, peer, segment.host(), obstacle);
-    const std::string text = obstacle.text(1, true);
+    const std::string text = Obstacle::unpack(obstacle.pack()).text(1, true); // as the peer gets it
     return status == Status::error(Reason::no_permission) &&
            obstacle.step == Obstacle::Step::request && obstacle.error == EACCES &&
            text.find("/proc/1/fd: Permission denied") != std::string::npos &&

@@ -83,6 +83,8 @@ TEST_F(GatherCostsTest, RefusedRegistrationsAreAssumed) {
     const GatherCosts costs = measure_gather_costs(clock_, trial(std::chrono::microseconds{20}));
     EXPECT_EQ(costs.registration, GatherCosts::assumed().registration);
     EXPECT_DOUBLE_EQ(costs.lookup, 8);
+    EXPECT_GT(GatherCosts::assumed().copy.front(), 0);
+    EXPECT_GT(GatherCosts::assumed().copy.back(), GatherCosts::assumed().copy.front());
 }
 
 // A rail that registers nothing: the rest is measured. The bounds are wide, for a busy machine.
