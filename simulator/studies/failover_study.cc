@@ -13,7 +13,7 @@
 //   one port down: the remaining half flows, within 2 %; 0.9 of it within a bin of the failure.
 //   Both down: nothing flows
 //   0.9 of all flows within a bin of the return; the rate at the end is that before within 1 %
-//   the connection is repaired twice: without the port, and with it
+//   the connection is repaired twice: without the port, and with it; once if both go
 #include <algorithm>
 #include <array>
 #include <chrono>
