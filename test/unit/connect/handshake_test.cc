@@ -33,6 +33,7 @@ public:
 
     std::size_t sent = 0;  // datagrams
     Status connects = kOk; // answer of queue pairs, after that to INIT
+    bool away = false;     // its device
 
 private:
     class Datagrams final : public QueuePair {
@@ -85,6 +86,8 @@ private:
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override {
         if (init.type == QpType::ud) {
             out = std::make_unique<Datagrams>(sent);
+        } else if (away) {
+            return Status::error(Reason::no_device);
         } else {
             out = std::make_unique<Connected>(connects, ++pairs_);
         }
@@ -374,6 +377,21 @@ TEST_F(Handshakes, APeerThatHasGivenThisSideUpIsLost) {
               0u);
     EXPECT_EQ(other.session.state, ConnectState::failed);
     EXPECT_EQ(handle(), "1 failed: the other side has given the connection up; ");
+}
+
+TEST_F(Handshakes, WhileDevicesAreAwayConnectionsWait) {
+    Peer& other = peer(1);
+    first_.away = second_.away = true;
+    connections_->request(other);
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+    EXPECT_TRUE(other.connection.wanted_link.linked());
+    Peer& asking = peer(2);
+    EXPECT_EQ(arrive(asking, MessageType::connect_request, body(8)), 1u);
+    EXPECT_EQ(asking.session.state, ConnectState::idle);
+    EXPECT_EQ(asking.connection.refusal, static_cast<std::uint32_t>(RefusalReason::no_room));
+    first_.away = second_.away = false;
+    connections_->request(other);
+    EXPECT_EQ(other.session.state, ConnectState::requested);
 }
 
 TEST_F(Handshakes, WithoutRoomARequestIsRefused) {

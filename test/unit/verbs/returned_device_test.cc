@@ -172,13 +172,24 @@ TEST_F(ReturnedDevice, MemoryThatIsNotMappedAnyMoreHasNoKey) {
 TEST_F(ReturnedDevice, WithoutRoomItIsLostAgain) {
     open_ib();
     cq();
+    std::vector<std::byte> bytes(4096);
+    std::unique_ptr<MemoryRegion> memory;
+    ASSERT_EQ(rail().register_memory(bytes.data(), bytes.size(), kRemoteRead, memory), kOk);
+    CompletionQueue& queue = cq();
     lose();
-    lib_.fail("create_cq", 1, ENOMEM);
+    const int opened = lib_.count("open_device");
+    lib_.fail("create_cq", 2, ENOMEM);
     std::this_thread::sleep_for(1100ms);
     EXPECT_FALSE(next());
     EXPECT_EQ(rail().state(), PortState::down);
     EXPECT_TRUE(poll(*cqs_[0]).empty());
+    EXPECT_EQ(lib_.count("open_device"), opened + 1);
+    EXPECT_EQ(lib_.count("close_device"), 1) << "nothing of the attempt is left";
+    EXPECT_EQ(memory->local_key(), 0u);
+    std::unique_ptr<QueuePair> none;
+    EXPECT_EQ(rail().create_qp(init(QpType::rc, queue), none).reason(), Reason::no_device);
     ASSERT_TRUE(returns());
+    EXPECT_NE(memory->local_key(), 0u);
     EXPECT_EQ(rail().state(), PortState::active);
 }
 

@@ -118,7 +118,9 @@ Status DatagramPort::start() {
 bool DatagramPort::reset(Nanoseconds now) {
     QpAttributes attributes;
     attributes.state = QpState::reset;
-    broken_ = !qp_->modify(attributes, kQpState).ok();
+    const Status status = qp_->modify(attributes, kQpState);
+    // A device that was lost may have had no room for a queue pair when it was back.
+    broken_ = !status.ok() && !(status.reason() == Reason::no_device && make_queue_pair().ok());
     mend_at_ = now + kMendEvery; // in case the device is gone
     if (broken_) {
         return false;

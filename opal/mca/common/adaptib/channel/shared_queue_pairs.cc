@@ -2,6 +2,8 @@
 // Queue pairs that many peers share (channel/shared_queue_pairs.h).
 #include "channel/shared_queue_pairs.h"
 
+#include <utility>
+
 #include "base/invariant.h"
 #include "channel/ring_poster.h"
 
@@ -173,14 +175,14 @@ Status SharedQueuePairs::begin_target(std::uint32_t rail, QueuePair& target) {
     return target.modify(attributes, kQpState | kQpPath | kQpReceiveLimits);
 }
 
-// Returns a target for the peer: a new one if there is room, else an existing one.
+// Returns a target for the peer: a new one if there is room, else an existing one. Null: there is
+// none, since the device, which was lost and is back, has had no room for any.
 std::shared_ptr<QueuePair> SharedQueuePairs::target_for(std::uint32_t rail, std::uint64_t peer) {
     const std::span targets(rails_[rail].targets);
     auto& chosen = *least_used(targets, first_for(peer), false);
     if (chosen == nullptr && !make_target(rail, chosen).ok()) {
         auto* const existing = least_used(targets, first_for(peer), true);
-        ADAPTIB_INVARIANT(existing != nullptr, "a rail that is open has a target", rail);
-        return *existing;
+        return existing == nullptr ? nullptr : *existing;
     }
     return chosen;
 }
@@ -261,7 +263,11 @@ Status SharedQueuePairs::make(std::uint32_t rail, std::uint32_t path, std::uint6
             }
         }
     }
-    out = std::make_unique<SharedQueuePair>(*chosen, target_for(rail, peer), quiet);
+    std::shared_ptr<QueuePair> target = target_for(rail, peer);
+    if (target == nullptr) {
+        return Status::error(Reason::no_memory);
+    }
+    out = std::make_unique<SharedQueuePair>(*chosen, std::move(target), quiet);
     return kOk;
 }
 

@@ -11,9 +11,12 @@ namespace adaptib {
 
 namespace {
 
+// Returns true if the devices of all paths are away, and may come back.
+bool is_away(Status status) { return status.reason() == Reason::no_device; }
+
 // Returns true if another attempt may find a path.
 bool comes_again(const Peer& peer, Status status) {
-    return status.is_again() ||
+    return status.is_again() || is_away(status) ||
            (peer.interruption.repair.active && status.reason() != Reason::peer_gone);
 }
 
@@ -38,7 +41,7 @@ bool Handshake::ask(Peer& peer) {
     }
     parts_.resources.set_kind(peer, shared);
     const Status status = parts_.resources.make(peer);
-    if (parts_.limit.no_room_says(status)) {
+    if (parts_.limit.no_room_says(status) || is_away(status)) {
         return false;
     }
     parts_.limit.stop_waiting(peer);

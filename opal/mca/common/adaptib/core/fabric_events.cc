@@ -49,6 +49,9 @@ void FabricEvents::poll(AttachedFabric& attached) {
                 report_lost(attached, index);
             }
             fail_peers_on(index);
+            if (!port) {
+                fail_loopbacks_on(index);
+            }
             break;
         }
         case EventKind::device_restored: on_device_restored(attached, event.rail); break;
@@ -150,10 +153,19 @@ void FabricEvents::on_device_restored(AttachedFabric& attached, std::uint32_t ra
         message_(Severity::failure,
                  "Rail " + parts_.rails[index]->info().name + " of host " + host_ +
                      " is back, but cannot be used: " + reason_text(status.reason()) + ".");
-    } else if (std::erase(lost_, device_of(index)) > 0) { // once for all ports
+    }
+    const bool first = std::erase(lost_, device_of(index)) > 0; // of the device's ports
+    if (status.ok() && first) {
         message_(Severity::notice, "Device " + device_of(index) + " of host " + host_ +
                                        " is back, and was opened again.");
     }
+    // Address handles of before are another context's.
+    parts_.peers.for_each([&](Peer& peer) {
+        if (peer.contact.datagram.port == rail &&
+            peer.contact.route.local.first == attached.rails.first) {
+            parts_.datagram_paths.renew_handle(peer);
+        }
+    });
 }
 
 // Fails the peers that lose data with a rail that is down: datagrams under way, or messages in a
@@ -172,6 +184,19 @@ void FabricEvents::fail_peers_on(std::uint32_t rail) {
         if (peer.session.state != ConnectState::failed &&
             (datagrams || (ring && !peer.session.repairable))) {
             parts_.peer_failures.on_peer_failed(peer, "rail " + name + " is down");
+        }
+    });
+}
+
+// This process's connections to itself are not repaired. Further operations make them anew.
+void FabricEvents::fail_loopbacks_on(std::uint32_t rail) {
+    parts_.peers.for_each_loopback([&](Peer& peer) {
+        const bool uses = std::any_of(
+            peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(),
+            [&](const Subchannel& each) { return each.local_rail == rail && each.qp != nullptr; });
+        if (uses && peer.session.state != ConnectState::failed) {
+            parts_.peer_failures.on_peer_failed(
+                peer, "the device of rail " + parts_.rails[rail]->info().name + " was lost");
         }
     });
 }

@@ -73,6 +73,7 @@ private:
     void report_lost(const AttachedFabric& attached, std::uint32_t rail);
     void on_device_restored(AttachedFabric& attached, std::uint32_t rail);
     void fail_peers_on(std::uint32_t rail);
+    void fail_loopbacks_on(std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     void on_address_changed(AttachedFabric& attached, std::uint32_t rail);
 

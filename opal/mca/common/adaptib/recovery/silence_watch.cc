@@ -43,10 +43,14 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
 
 bool SilenceWatch::is_over(const Subchannel& subchannel) const {
     const Silence& silence = subchannel.silence;
-    const Bytes bytes = subchannel.outstanding[0] + subchannel.outstanding[1];
-    const std::chrono::duration<double> slow(static_cast<double>(bytes) / kSlowest);
     return silence.lasts > silence.until ||
-           silence.lasts > kSlow * options_.timeout + std::chrono::duration_cast<Nanoseconds>(slow);
+           silence.lasts > kSlow * options_.timeout + time_at_slowest(subchannel);
+}
+
+Nanoseconds SilenceWatch::time_at_slowest(const Subchannel& subchannel) {
+    const Bytes bytes = subchannel.outstanding[0] + subchannel.outstanding[1];
+    return std::chrono::duration_cast<Nanoseconds>(
+        std::chrono::duration<double>(static_cast<double>(bytes) / kSlowest));
 }
 
 bool SilenceWatch::look_at(Peer& peer) {
@@ -93,7 +97,8 @@ bool SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         silence.until = silence.lasts + options_.timeout / 2;
     }
     if (state == PathState::failed) {
-        return silence.lasts >= options_.timeout; // its adapter was to migrate it
+        // Its adapter was to migrate it.
+        return silence.lasts >= options_.timeout + time_at_slowest(subchannel);
     }
     if (is_over(subchannel)) {
         paths_.report_queue_pair_failure(peer, pair,

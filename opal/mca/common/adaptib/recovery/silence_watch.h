@@ -66,6 +66,7 @@ private:
     bool look_at(Peer& peer, std::size_t pair);
     static bool awaits(const Peer& peer, const Subchannel& subchannel);
     bool is_over(const Subchannel& subchannel) const;
+    static Nanoseconds time_at_slowest(const Subchannel& subchannel);
 
     Options options_;
     PathRepository& paths_;

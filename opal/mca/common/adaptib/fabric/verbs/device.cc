@@ -331,7 +331,12 @@ Status Device::open_again(ibv_device* device, std::string& error_text) {
 bool Device::renew() {
     for (Renewed* each = renewed_.front(); each != nullptr; each = renewed_.next(*each)) {
         if (each->renew() != 0) {
-            return false;
+            for (Renewed* made = renewed_.front(); made != nullptr; made = renewed_.next(*made)) {
+                made->take_back();
+                if (made == each) {
+                    return false;
+                }
+            }
         }
     }
     return true;

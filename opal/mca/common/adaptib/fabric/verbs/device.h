@@ -35,6 +35,8 @@ public:
     // Makes it in the device as it is open now; nothing that it had before is left. Returns 0 or
     // the error number.
     virtual int renew() = 0;
+    // Takes renew() back, whether it succeeded or not: the object has nothing in the device.
+    virtual void take_back() = 0;
     ListLink<Renewed> link;
 
 protected:
@@ -61,10 +63,10 @@ public:
     // Opens a device that was lost and is back. What was made in it before stays, and works no
     // more. Errors: as open().
     Status open_again(ibv_device* device, std::string& error_text);
-    // Takes the last open_again() back. REQUIRES: nothing was made since.
+    // Takes the last open_again() back. REQUIRES: nothing of it is left.
     void close_again();
     // Makes memory regions and queues anew. Queue pairs are not: those of before are in ERR.
-    // Returns false if the device has no room.
+    // Returns false, and nothing is made, if the device has no room.
     bool renew();
     // Regions and queues, which renew() makes anew.
     IntrusiveList<Renewed, &Renewed::link>& renewed() { return renewed_; }

@@ -60,6 +60,7 @@ public:
         }
     }
     int renew() override;
+    void take_back() override;
 
 private:
     void read_keys() { set_keys(mr_ == nullptr ? 0 : mr_->lkey, mr_ == nullptr ? 0 : mr_->rkey); }
@@ -82,6 +83,13 @@ int VerbsMemoryRegion::renew() {
     const int error = mr_ != nullptr || access_ < 0 ? 0 : error_number(-1);
     read_keys();
     return error == EFAULT ? 0 : error;
+}
+
+void VerbsMemoryRegion::take_back() {
+    if (mr_ != nullptr) {
+        rail_.calls().dereg_mr(std::exchange(mr_, nullptr));
+    }
+    read_keys();
 }
 
 Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {

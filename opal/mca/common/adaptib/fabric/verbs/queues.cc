@@ -121,6 +121,14 @@ int VerbsCompletionQueue::renew() {
     return error;
 }
 
+void VerbsCompletionQueue::take_back() {
+    ADAPTIB_INVARIANT(qps_.empty(), "nobody uses a queue that is taken back", qps_.size());
+    if (cq_ != nullptr) {
+        rail_.calls().destroy_cq(std::exchange(cq_, nullptr));
+    }
+    broken_ = true;
+}
+
 void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
     if (find(qp.number()) == nullptr) {
         qps_.insert(std::lower_bound(qps_.begin(), qps_.end(), qp.number(), number_below), &qp);
@@ -327,6 +335,13 @@ int VerbsSharedReceiveQueue::renew() {
         rail_.device().keep(std::exchange(srq_, nullptr));
     }
     return create();
+}
+
+void VerbsSharedReceiveQueue::take_back() {
+    ADAPTIB_INVARIANT(qps_.empty(), "nobody uses a queue that is taken back", qps_.size());
+    if (srq_ != nullptr) {
+        rail_.calls().destroy_srq(std::exchange(srq_, nullptr));
+    }
 }
 
 int VerbsSharedReceiveQueue::create() {

@@ -37,6 +37,7 @@ public:
     void fail();
     // Its queue pairs belong to the device of before, and leave it.
     int renew() override;
+    void take_back() override;
 
 private:
     std::size_t poll_impl(std::span<WorkCompletion> out) override;
@@ -65,6 +66,7 @@ public:
     int create(); // 0 or the error number
     // Its queue pairs belong to the device of before, and leave it; its receives are gone.
     int renew() override;
+    void take_back() override;
 
     VerbsRail& rail() { return rail_; }
     ibv_srq* srq() { return srq_; }

@@ -412,6 +412,9 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
     if (const Status status = check(init); !status.ok()) {
         return status;
     }
+    if (device_.lost()) { // its completion queues may be none
+        return Status::error(Reason::no_device);
+    }
     std::unique_ptr<VerbsQueuePair> made = init.type >= QpType::dc_initiator
                                                ? new_dc_queue_pair(*this, init)
                                                : std::make_unique<VerbsQueuePair>(*this, init);

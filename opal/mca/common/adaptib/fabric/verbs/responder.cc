@@ -120,8 +120,8 @@ void Responder::pause() {
 
 // A port ends before the next one begins, since the device may have room for one.
 void Responder::resume(std::span<const std::unique_ptr<Rail>> rails) {
-    for (std::size_t i = 0; i < rails.size(); ++i) {
-        if (ports_[i] != nullptr && ports_[i]->lost()) {
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+        if (ports_[i] == nullptr || ports_[i]->lost()) {
             ports_[i].reset();
             static_cast<void>(open(*rails[i], ports_[i]));
         }

@@ -32,6 +32,7 @@ std::uint64_t new_owner() {
 }
 
 constexpr std::chrono::seconds kLookEvery{1}; // for devices that were lost
+constexpr std::chrono::seconds kLookWithoutRoom{2};
 
 class VerbsFabric final : public Fabric {
 public:
@@ -54,6 +55,7 @@ private:
     void prepare_fork();
     void look_for_lost();
     void open_again(Device& device, ibv_device* found);
+    void take_again(Device& device, ibv_device* found);
     Status add_device(const DeviceList& list, ibv_device* device, std::string& error_text);
     Status add_port(Device& device, std::uint8_t number, bool standby, std::string& why);
     void leave_out(Status status, const std::string& text, bool report);
@@ -94,9 +96,20 @@ void VerbsFabric::look_for_lost() {
     }
 }
 
-// The device may not be ready yet, and a port may have no address yet: then it stays lost for now.
-// The responder's thread, which uses the rails, rests meanwhile.
+// The responder's thread, which uses the device, rests meanwhile.
 void VerbsFabric::open_again(Device& device, ibv_device* found) {
+    if (responder_ != nullptr) {
+        responder_->pause();
+    }
+    take_again(device, found);
+    if (responder_ != nullptr) {
+        responder_->resume(rails_);
+    }
+}
+
+// The device may not be ready yet, or have no room, and a port may have no address yet: then it
+// stays lost for now.
+void VerbsFabric::take_again(Device& device, ibv_device* found) {
     std::string why;
     if (!device.open_again(found, why).ok()) {
         return;
@@ -116,22 +129,17 @@ void VerbsFabric::open_again(Device& device, ibv_device* found) {
         device.close_again();
         return;
     }
-    if (responder_ != nullptr) {
-        responder_->pause();
+    if (!device.renew()) {
+        device.close_again();
+        look_at_ = std::chrono::steady_clock::now() + kLookWithoutRoom;
+        return;
     }
-    if (device.renew()) {
-        for (VerbsRail* rail : its) {
-            rail->read_again(true);
-            events_.report(EventKind::device_restored, rail->index());
-            if (rail->state() == PortState::active) {
-                events_.report(EventKind::port_active, rail->index());
-            }
+    for (VerbsRail* rail : its) {
+        rail->read_again(true);
+        events_.report(EventKind::device_restored, rail->index());
+        if (rail->state() == PortState::active) {
+            events_.report(EventKind::port_active, rail->index());
         }
-    } else {
-        device.lose(); // no room: the next time
-    }
-    if (responder_ != nullptr) {
-        responder_->resume(rails_);
     }
 }
 
