@@ -104,7 +104,7 @@ hca_faults=(
     'removed_hfi1|driver=hfi1||0|remove b/v0:1||random_traffic 1 400'
     # The only devices of processes are removed, and each comes back
     "returned_mlx5|driver=mlx5||0|reset b/v0:1 a/v0:1 b/v0:1|$hca_one|random_traffic 1 400"
-    "returned_hfi1|driver=hfi1||0|reset b/v0:1 a/v0:1|$hca_one|random_traffic 1 400"
+    "returned_mlx4|driver=mlx4||0|reset b/v0:1 a/v0:1|$hca_one|random_traffic 1 400"
     "returned_strict|driver=strict||0|reset b/v0:1 a/v0:1|$hca_one|random_traffic 1 400"
     "returned_put|driver=mlx5||0|reset b/v0:1 a/v0:1 b/v0:1|$hca_one --mca opal_common_adaptib_rendezvous put|random_traffic 1 400"
     "returned_roce|driver=mlx5||0|reset e/r0:1 e/r0:1|-x ADAPTIB_HCA_HOST=e,f,f,f@OMPI_COMM_WORLD_RANK|random_traffic 1 400"

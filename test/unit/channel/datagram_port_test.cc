@@ -127,10 +127,13 @@ TEST_F(Port, CompletionsFromBeforeARestartDoNotCount) {
 }
 
 TEST_F(Port, ADeviceThatIsGoneIsTriedAgainLater) {
-    rail.modify_result = Status::error(Reason::no_device);
+    rail.create_result = rail.modify_result = Status::error(Reason::no_device);
     EXPECT_FALSE(port.reset(Nanoseconds{1000}));
     EXPECT_TRUE(port.broken());
     EXPECT_GT(port.mend_at(), Nanoseconds{1000});
+    rail.create_result = kOk;
+    EXPECT_TRUE(port.reset(Nanoseconds{1500})) << "another queue pair for that of the lost device";
+    EXPECT_FALSE(port.broken());
     rail.modify_result = kOk;
     ASSERT_TRUE(port.reset(Nanoseconds{2000}));
     rail.modify_result = Status::error(Reason::no_device);

@@ -56,6 +56,7 @@ public:
     std::uint32_t allocations = 0;
     int registrations = 0; // that exist
     Status post_result = kOk;
+    Status create_result = kOk; // of queue pairs
     Status modify_result = kOk;
     Status memory_result = kOk;
 
@@ -149,8 +150,10 @@ private:
         return kOk;
     }
     Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>& out) override {
-        out = std::make_unique<Pair>(*this);
-        return kOk;
+        if (create_result.ok()) {
+            out = std::make_unique<Pair>(*this);
+        }
+        return create_result;
     }
 };
 
