@@ -128,7 +128,7 @@ TEST_F(Messages, ARequestDescribesAsManyPathsAsADatagramHolds) {
     }
     EXPECT_TRUE(messages_.send(*peer_, MessageType::connect_request));
     EXPECT_EQ(body<ConnectBody>(0).subchannel_count, 12u);
-    EXPECT_EQ(body_length(0), 56u + 12 * 16);
+    EXPECT_EQ(body_length(0), 64u + 12 * 16);
     constexpr Bytes kSmallest = 256 - sizeof(DatagramHeader) - sizeof(MessageHeader);
     peer_->contact.datagram.shorter = channel_->capacity() - kSmallest; // the peer's MTU is 256
     for (const MessageType type : {MessageType::connect_request, MessageType::connect_reply}) {

@@ -389,9 +389,11 @@ TEST_F(Handshakes, WhileDevicesAreAwayConnectionsWait) {
     EXPECT_EQ(arrive(asking, MessageType::connect_request, body(8)), 1u);
     EXPECT_EQ(asking.session.state, ConnectState::idle);
     EXPECT_EQ(asking.connection.refusal, static_cast<std::uint32_t>(RefusalReason::no_room));
+    EXPECT_EQ(handle(), "") << "nobody is lost";
     first_.away = second_.away = false;
-    connections_->request(other);
-    EXPECT_EQ(other.session.state, ConnectState::requested);
+    Peer& another = peer(3);
+    connections_->request(another);
+    EXPECT_EQ(another.session.state, ConnectState::requested);
 }
 
 TEST_F(Handshakes, WithoutRoomARequestIsRefused) {
