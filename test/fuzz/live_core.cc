@@ -386,16 +386,17 @@ private:
             body.op_kind = static_cast<OpKind>(input_.below(4));
             body.kind = input_.flag() ? SourceKind::direct : SourceKind::packed;
             keys(body.key_count, body.keys);
+            body.key_epoch = epoch();
             std::vector<std::byte> bytes = bytes_of(body);
             bytes.resize(rendezvous_bytes(std::min(body.key_count, kMaxRails)));
             return bytes;
         }
         case MessageType::clear_to_send: {
-            ClearBody body{id(), id(), length(), 0, 0, 4, 1024, {}};
+            ClearBody body{id(), id(), length(), 0, 0, epoch(), 4, 1024, {}};
             body.address = input_.flag() ? address() : 0;
             std::uint32_t key_count = 0;
             keys(key_count, body.keys);
-            body.key_count = static_cast<std::uint16_t>(key_count);
+            body.key_count = static_cast<std::uint8_t>(key_count);
             return bytes_of(body);
         }
         case MessageType::block: {
@@ -406,6 +407,7 @@ private:
             body.length = static_cast<std::uint32_t>(length());
             body.block = input_.below(4);
             keys(body.key_count, body.keys);
+            body.key_epoch = epoch();
             return bytes_of(body);
         }
         case MessageType::block_done: return bytes_of(BlockDoneBody{id(), input_.below(4), 0});
@@ -435,6 +437,8 @@ private:
         }
     }
 
+    // Mostly that of a process whose devices were never lost.
+    std::uint8_t epoch() { return static_cast<std::uint8_t>(input_.flag() ? input_.below(3) : 0); }
     ConnectBody handshake(const Peer& peer) {
         ConnectBody body{};
         body.connection = peer.connection.remote_number + input_.below(3);
