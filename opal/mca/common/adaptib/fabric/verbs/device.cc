@@ -288,7 +288,7 @@ Status Device::open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* devic
     return status;
 }
 
-// What has been opened before an error is closed with the device, or by the caller.
+// The device's end, or the caller, closes what was opened before an error.
 Status Device::open(ibv_device* device, Opened& out, std::string& error_text) const {
     const auto fail = [&](const char* what, int result) {
         const int error = error_number(result);

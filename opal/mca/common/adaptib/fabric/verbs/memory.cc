@@ -74,9 +74,7 @@ private:
 // Memory that is not mapped any more, of which nobody has told, is left without a key. The system
 // has revoked the region of a device that was removed, whatever dereg_mr says.
 int VerbsMemoryRegion::renew() {
-    if (mr_ != nullptr) {
-        rail_.calls().dereg_mr(mr_);
-    }
+    take_back();
     errno = 0;
     mr_ = access_ < 0 ? nullptr
                       : rail_.calls().reg_mr(rail_.device().pd(), address_, length_, access_);

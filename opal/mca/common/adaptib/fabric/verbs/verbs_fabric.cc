@@ -107,8 +107,8 @@ void VerbsFabric::open_again(Device& device, ibv_device* found) {
     }
 }
 
-// The device may not be ready yet, or have no room, and a port may have no address yet: then it
-// stays lost for now.
+// The device may not be ready yet, or have no room, and a port may have no address yet: then the
+// next look tries again.
 void VerbsFabric::take_again(Device& device, ibv_device* found) {
     std::string why;
     if (!device.open_again(found, why).ok()) {
