@@ -68,8 +68,8 @@ hca_relaxed='--mca opal_common_adaptib_relaxed_ordering on --mca opal_common_ada
 hca_dc='--mca opal_common_adaptib_channel_policy dc_on_demand'
 
 # Jobs with faults: name|device settings|port settings|millionths of packets lost|what happens
-# meanwhile (hca_flap, hca_remove, hca_reset, hca_lose_arp, hca_mac, hca_vanish, hca_new_lid or hca_events, with its
-# arguments)|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
+# meanwhile (hca_flap, hca_remove, hca_reset, hca_lose_arp, hca_mac, hca_dead, hca_vanish, hca_new_lid or
+# hca_events, with its arguments)|arguments of mpirun, which choose the transport if they have "--mca pml "|program; none:
 # random_traffic 1 200
 hca_faults=(
     'scrambled|in_order=0 scrambled_writes=1||0||'
@@ -120,6 +120,11 @@ hca_faults=(
     "lost_arp_btl|||0|lose_arp e/r0:1|$hca_btl $hca_roce"
     "mac_datagrams|||0|mac f/r0:1|$hca_roce --mca opal_common_adaptib_channel_policy ud|random_traffic 1 400"
     "mac|||0|mac f/r0:1|$hca_roce|random_traffic 1 400"
+    "mac_soon|||0|mac f/r0:1|-x ADAPTIB_HCA_HOST=e,f,e,f@OMPI_COMM_WORLD_RANK|pauses 8 2 0"
+    "mac_soon_datagrams|||0|mac f/r0:1|-x ADAPTIB_HCA_HOST=e,f,e,f@OMPI_COMM_WORLD_RANK --mca opal_common_adaptib_channel_policy ud|pauses 8 2 0"
+    # Hosts of processes that owe an answer are dead, and do not answer ARP: others lose no time by that
+    "dead_hosts|||0|dead k/r0:1 l/r0:1|-x ADAPTIB_HCA_HOST=e,f,k,l@OMPI_COMM_WORLD_RANK|pauses 8 0.2 95"
+    "dead_hosts_btl|||0|dead k/r0:1 l/r0:1|$hca_btl -x ADAPTIB_HCA_HOST=e,f,k,l@OMPI_COMM_WORLD_RANK|pauses 8 0.2 95"
     # Fewer queue pairs than peers, and the error of a control group
     'few_queue_pairs|max_qp=7||0||'
     'few_queue_pairs_eagain|max_qp=7 full_error=11||0||'
@@ -461,6 +466,17 @@ hca_address_change() {
         ! grep -q 'retry counter exceeded' "$job"
 }
 
+# hca_vlan: ports whose first addresses are in different VLANs; gid_index chooses those in none
+hca_vlan() {
+    local index
+    local -x ADAPTIB_HCA_HOST=g
+    index=$(LD_LIBRARY_PATH=$hca_library "$build_root/release/components/adaptib_info" |
+        sed -nE 's/.* ([0-9]+) RoCE v2 ::ffff:10\.0\.0\.3.*/\1/p')
+    ADAPTIB_HCA_HOST=g,h@OMPI_COMM_WORLD_RANK
+    LD_LIBRARY_PATH=$hca_library run_mpi 60 2 "${adaptib_mca[@]}" \
+        --mca opal_common_adaptib_gid_index "$index" "$build_root/release/test/mpi/random_traffic" 1 50
+}
+
 # hca_standby: a rail that stands by carries nothing while the other one is well, and goes on alone
 # when that one fails
 hca_standby() {
@@ -590,6 +606,19 @@ hca_mac() {
     sleep 0.8 # until the job runs
     for count in {1..5}; do
         "$1" "$2" mac && echo mac >&3 && sleep 2 || return
+    done
+}
+
+# hca_dead CONTROL PORT...: the ports' hosts fall silent while the job runs, and answer no ARP
+hca_dead() {
+    local port
+    sleep 1.8 # until the job has made its connections
+    for port in "${@:2}"; do
+        "$1" "$port" silent && "$1" "$port" silent_arp && echo dead >&3 || return
+    done
+    sleep 7
+    for port in "${@:2}"; do
+        "$1" "$port" up || return
     done
 }
 

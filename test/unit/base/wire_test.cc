@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // -------------------------------------------------------------------------------------------------
 // Layout. A change of any number here requires a new kWireVersion.
 
-static_assert(kWireVersion == 37);
+static_assert(kWireVersion == 38);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -177,10 +177,11 @@ static_assert(offsetof(CooperativeCopyBody, their_key) == 28);
 static_assert(offsetof(CooperativeCopyBody, our_key) == 32);
 static_assert(offsetof(CooperativeCopyBody, opcode) == 36);
 
-static_assert(sizeof(RegionQueryBody) == 24);
+static_assert(sizeof(RegionQueryBody) == 32);
 static_assert(offsetof(RegionQueryBody, id) == 0);
 static_assert(offsetof(RegionQueryBody, address) == 8);
 static_assert(offsetof(RegionQueryBody, bytes) == 16);
+static_assert(offsetof(RegionQueryBody, access) == 24);
 
 static_assert(sizeof(RegionKeysBody) == 48);
 static_assert(offsetof(RegionKeysBody, id) == 0);
@@ -244,7 +245,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::atomic_done, 24, false, true},
     {MessageType::cooperative_copy, 64, false, true},
     {MessageType::allowance, 0, false, true},
-    {MessageType::region_query, 24, false, true},
+    {MessageType::region_query, 32, false, true},
     {MessageType::region_keys, 48, false, true},
     {MessageType::slice, 12, true, false},
     {MessageType::connect_refuse, 16, false, false},

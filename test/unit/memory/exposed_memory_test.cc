@@ -146,6 +146,19 @@ TEST(ExposedMemory, MemoryOfTheUserIsRegisteredWithAllFabrics) {
     EXPECT_FALSE(memory.windows().has_word(0, address + 56));
 }
 
+TEST(ExposedMemory, RegisteredMemoryIsFoundByRangeAndRights) {
+    Process process(1, false);
+    ExposedMemory& memory = *process.memory;
+    const auto address = reinterpret_cast<std::uintptr_t>(process.words.data());
+    RegistrationCache::Use use;
+    RegistrationCache::Use found;
+    ASSERT_TRUE(memory.register_memory(use, process.words.data(), 64, kRemoteRead).ok());
+    EXPECT_TRUE(memory.find_registered(address + 8, 8, kRemoteRead, found));
+    EXPECT_FALSE(memory.find_registered(address + 8, 8, kRemoteWrite, found))
+        << "a put would break the connection";
+    EXPECT_FALSE(memory.find_registered(address + 64 * sizeof(std::uint64_t), 8, 0, found));
+}
+
 TEST(ExposedMemory, FailuresAreCountedAndTheFirstIsReported) {
     Process process(1, false);
     ExposedMemory& memory = *process.memory;

@@ -300,6 +300,7 @@ TEST_F(AskedTest, TheTargetsKeysCount) {
     EXPECT_EQ(process.sent, std::vector<MessageType>{MessageType::region_query});
     EXPECT_EQ(process.query.address, put.what.remote_address);
     EXPECT_EQ(process.query.bytes, kLength);
+    EXPECT_EQ(process.query.access, kRemoteWrite);
     EXPECT_EQ(posted(), 0u);
     EXPECT_EQ(process.operations.under_way(), 1u) << "a flush waits for it";
     std::size_t asked = 0;
@@ -367,14 +368,14 @@ TEST_F(AskedTest, TheTargetAnswersWithTheKeysOfTheWindow) {
                     .ok());
     const auto base = reinterpret_cast<std::uintptr_t>(target.data());
     for (const Bytes bytes : {Bytes{1}, target.size(), target.size() + 1}) {
-        process.operations.on_region_query(*peer, {5, base, bytes}, nullptr);
+        process.operations.on_region_query(*peer, {5, base, bytes, kRemoteWrite, 0}, nullptr);
         EXPECT_EQ(process.keys.id, 5u);
         EXPECT_EQ(process.keys.key_count, bytes <= target.size() ? 2u : 0u);
     }
-    process.operations.on_region_query(*peer, {5, base, 8}, nullptr);
+    process.operations.on_region_query(*peer, {5, base, 8, kRemoteWrite, 0}, nullptr);
     EXPECT_EQ(process.keys.keys[1], window.memory().remote_key(1));
     window.reset();
-    process.operations.on_region_query(*peer, {5, base, 8}, nullptr);
+    process.operations.on_region_query(*peer, {5, base, 8, kRemoteWrite, 0}, nullptr);
     EXPECT_EQ(process.keys.key_count, 0u);
 }
 

@@ -284,6 +284,23 @@ TEST(Silence, DevicesAreToldHowLongTheyWaitForAnAnswer) {
     }
 }
 
+// As over RoCE, when the port of the peer has got another MAC address.
+TEST(Silence, AQueuePairWhosePacketsVanishIsReplacedThoughItsPathAnswers) {
+    for (const std::uint32_t ports : {1u, 2u}) {
+        World2 world({.ports = ports});
+        world.ranks->world().set_connections(false);
+        Messages messages;
+        start(world, messages, 0, 8);
+        const auto replaced = [&] { return world.sum(&Counters::repairs) > 0; };
+        const Nanoseconds took = world.wait(replaced);
+        EXPECT_GT(took, kTimeout);
+        EXPECT_LT(took, 2 * kTimeout);
+        world.ranks->world().set_connections(true);
+        EXPECT_LT(world.wait([&] { return arrived(messages); }), kRepair);
+        expect_whole(messages);
+    }
+}
+
 // Nothing completes for seconds, as the links carry so little.
 TEST(Silence, ALongTransferOverASlowLinkIsNotCut) {
     for (char* const rendezvous : {kGet, kPut}) {

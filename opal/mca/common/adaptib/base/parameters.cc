@@ -413,7 +413,7 @@ constexpr std::array kTable{
         "be faster, raise it if paths that are only slow are given up. A path is silent if its "
         "queue pair completes nothing of what was posted, and the peer answers over other paths "
         "but not over this one; or if a device does not even report that a datagram was sent. A "
-        "path that answers may only be slow: it gets eight times as long, and more for long "
+        "path that answers may only be slow: it gets half as long again, and more for long "
         "transfers. A failure that a device reports counts at once."},
     opal_common_adaptib_parameter_t{
         "answer_timeout", kInt, &g_parameters.answer_timeout, "1000", "milliseconds", "1..1000000",

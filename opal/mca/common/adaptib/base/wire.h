@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raise it with every change of this file or of base/address.h.
-constexpr std::uint16_t kWireVersion = 37;
+constexpr std::uint16_t kWireVersion = 38;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
@@ -280,6 +280,8 @@ struct RegionQueryBody {
     std::uint64_t id; // the initiator's; the answer repeats it
     std::uint64_t address;
     std::uint64_t bytes;
+    std::uint32_t access; // rights that the memory must have (fabric/rail.h)
+    std::uint32_t pad;
 };
 
 struct RegionKeysBody {

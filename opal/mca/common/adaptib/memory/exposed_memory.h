@@ -79,11 +79,13 @@ public:
         return acquire(all_rails_ ? *all_rails_ : reaches_[0].registrations, out, address, length,
                        access);
     }
-    // Finds a registration by register_memory(), or any that the cache keeps with the same rails.
-    // Returns false if there is none.
-    bool find_registered(std::uint64_t address, Bytes length, RegistrationCache::Use& out) {
+    // Finds a registration with these rights by register_memory(), or any that the cache keeps with
+    // the same rails. Returns false if there is none.
+    bool find_registered(std::uint64_t address, Bytes length, std::uint32_t access,
+                         RegistrationCache::Use& out) {
         const auto* const begin = reinterpret_cast<const void*>(address);
-        return (all_rails_ ? *all_rails_ : reaches_[0].registrations).find(begin, length, 0, out);
+        RegistrationCache& cache = all_rails_ ? *all_rails_ : reaches_[0].registrations;
+        return cache.find(begin, length, access, out);
     }
     // Registers a window: memory that atomics may reach, too, be they executed by adapters or by
     // this process. Its registration ends with `out`.

@@ -256,7 +256,9 @@ void OneSidedOperations::ask(OneSidedOperation& operation) {
 }
 
 void OneSidedOperations::ask_for_keys(Transfer& transfer) {
-    const RegionQueryBody body{asking_.add(&transfer), transfer.rma.remote, transfer.rma.length};
+    const RegionQueryBody body{
+        asking_.add(&transfer), transfer.rma.remote, transfer.rma.length,
+        transfer.rma.opcode == Opcode::write ? kRemoteWrite : kRemoteRead, 0};
     listener_.send_one_sided_message(transfer.peer, MessageType::region_query, &body, sizeof body);
 }
 

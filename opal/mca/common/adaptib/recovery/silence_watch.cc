@@ -41,10 +41,11 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
            peer.out.ring->poster().posts_to(*subchannel.qp) && !peer.out.ring->poster().flushed();
 }
 
-bool SilenceWatch::is_over(const Subchannel& subchannel) const {
+bool SilenceWatch::is_over(const Subchannel& subchannel, PathState state) const {
     const Silence& silence = subchannel.silence;
-    return silence.lasts > silence.until ||
-           silence.lasts > kSlow * options_.timeout + time_at_slowest(subchannel);
+    const bool answers = state == PathState::up;
+    const Nanoseconds patience = answers ? options_.timeout * 3 / 2 : kAbsent * options_.timeout;
+    return silence.lasts > silence.until || silence.lasts > patience + time_at_slowest(subchannel);
 }
 
 Nanoseconds SilenceWatch::time_at_slowest(const Subchannel& subchannel) {
@@ -100,7 +101,7 @@ bool SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         // Its adapter was to migrate it.
         return silence.lasts >= options_.timeout + time_at_slowest(subchannel);
     }
-    if (is_over(subchannel)) {
+    if (is_over(subchannel, state)) {
         paths_.report_queue_pair_failure(peer, pair,
                                          "its queue pair does not complete what was posted",
                                          subchannel.completions > 0);

@@ -7,10 +7,13 @@
 // checked, a few times in the parameter failure_timeout. Any completion is a sign of life. After
 // half of that time without one the path is suspect, and probed (recovery/path_probes.h): if the
 // peer is heard over other paths and not over this one, the path has failed, by the end of
-// failure_timeout. If the path answers, the queue pair is slow, as it is with long transfers over
-// busy links: it gets kSlow times as long, plus the time that its bytes take at kSlowest. After
-// that the path is reported as failed, too. So is a path that did not answer for long and answers
-// again, while its queue pair stays silent: some devices never complete what was posted before.
+// failure_timeout. If the path answers, the queue pair may be slow, as it is with long transfers
+// over busy links: it gets half as long again, plus the time that its bytes take at kSlowest. Then
+// the path is reported as failed, too: over RoCE, say, a queue pair sends to the MAC address that it
+// was given when it was connected, and datagrams by new handles to that of today. While the peer
+// answers over no path, a queue pair gets kAbsent times as long. A path that did not answer for long
+// and answers again, while its queue pair stays silent, has failed: some devices never complete what
+// was posted before.
 // A queue pair that its adapter can migrate (recovery/apm) survives a failed path; but it is given
 // no longer than failure_timeout to complete something.
 //
@@ -35,7 +38,7 @@ namespace adaptib {
 class SilenceWatch {
 public:
     static constexpr std::int64_t kLooks = 16; // checks in `timeout`
-    static constexpr std::int64_t kSlow = 8;
+    static constexpr std::int64_t kAbsent = 8;
     static constexpr double kSlowest = 4e6;         // bytes a second
     static constexpr std::uint32_t kUnanswered = 4; // questions without an answer: long
 
@@ -65,7 +68,7 @@ public:
 private:
     bool look_at(Peer& peer, std::size_t pair);
     static bool awaits(const Peer& peer, const Subchannel& subchannel);
-    bool is_over(const Subchannel& subchannel) const;
+    bool is_over(const Subchannel& subchannel, PathState state) const;
     static Nanoseconds time_at_slowest(const Subchannel& subchannel);
 
     Options options_;
