@@ -199,9 +199,6 @@ TEST_P(DeadConnections, APutEndsWithTheReason) {
 
 TEST_P(DeadConnections, AMessageThatIsNotContiguousAndHasBegunEndsWithTheReason) {
     const auto [ports, dc] = GetParam();
-    if (ports > 1) {
-        GTEST_SKIP() << "the receiver may wait on (docs/known-issues.md)";
-    }
     const auto ranks = make(patient_hosts(ports, dc));
     carry(*ranks, 0, 1, 1000);
     rest(*ranks, 1s);

@@ -41,6 +41,11 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
     note(TraceKind::unconnected, peer);
     parts_->protocol.on_unconnected(peer);
     give_up_if_in_vain(peer);
+    // Blocks of a message that has begun ask for no connection by themselves.
+    if (peer.session.state == ConnectState::idle && !peer.connection.wanted_link.linked() &&
+        parts_->protocol.waits_for_connection(peer)) {
+        parts_->connections.limit().wait(peer, peer.connection.without.until);
+    }
 }
 
 // Adds the error text of the first rail that has one.
