@@ -120,11 +120,11 @@ hca_faults=(
     "lost_arp_btl|||0|lose_arp e/r0:1|$hca_btl $hca_roce"
     "mac_datagrams|||0|mac f/r0:1|$hca_roce --mca opal_common_adaptib_channel_policy ud|random_traffic 1 400"
     "mac|||0|mac f/r0:1|$hca_roce|random_traffic 1 400"
-    "mac_soon|||0|mac f/r0:1|-x ADAPTIB_HCA_HOST=e,f,e,f@OMPI_COMM_WORLD_RANK|pauses 8 2 0"
-    "mac_soon_datagrams|||0|mac f/r0:1|-x ADAPTIB_HCA_HOST=e,f,e,f@OMPI_COMM_WORLD_RANK --mca opal_common_adaptib_channel_policy ud|pauses 8 2 0"
+    "mac_soon|||0|mac f/r0:1 4|-x ADAPTIB_HCA_HOST=e,f,e,f@OMPI_COMM_WORLD_RANK|pauses 10 2.5 0"
+    "mac_soon_datagrams|||0|mac f/r0:1 4|-x ADAPTIB_HCA_HOST=e,f,e,f@OMPI_COMM_WORLD_RANK --mca opal_common_adaptib_channel_policy ud|pauses 10 2.5 0"
     # Hosts of processes that owe an answer are dead, and do not answer ARP: others lose no time by that
-    "dead_hosts|||0|dead k/r0:1 l/r0:1|-x ADAPTIB_HCA_HOST=e,f,k,l@OMPI_COMM_WORLD_RANK|pauses 8 0.2 95"
-    "dead_hosts_btl|||0|dead k/r0:1 l/r0:1|$hca_btl -x ADAPTIB_HCA_HOST=e,f,k,l@OMPI_COMM_WORLD_RANK|pauses 8 0.2 95"
+    "dead_hosts|||0|dead k/r0:1 l/r0:1|-x ADAPTIB_HCA_HOST=e,f,k,l@OMPI_COMM_WORLD_RANK|pauses 8 0.5 70"
+    "dead_hosts_btl|||0|dead k/r0:1 l/r0:1|$hca_btl -x ADAPTIB_HCA_HOST=e,f,k,l@OMPI_COMM_WORLD_RANK|pauses 8 0.5 70"
     # Fewer queue pairs than peers, and the error of a control group
     'few_queue_pairs|max_qp=7||0||'
     'few_queue_pairs_eagain|max_qp=7 full_error=11||0||'
@@ -600,12 +600,13 @@ hca_reset() {
 # hca_lose_arp CONTROL PORT: the first answers of the ports to ARP get lost
 hca_lose_arp() { "$1" "$2" lose_arp 3 && echo lost >&3; }
 
-# hca_mac CONTROL PORT: the port gets other MAC addresses, as from a bond that fails over
+# hca_mac CONTROL PORT [SECONDS]: the port gets other MAC addresses, each after so many seconds, as from a
+# bond that fails over
 hca_mac() {
     local count
     sleep 0.8 # until the job runs
     for count in {1..5}; do
-        "$1" "$2" mac && echo mac >&3 && sleep 2 || return
+        "$1" "$2" mac && echo mac >&3 && sleep "${3:-2}" || return
     done
 }
 

@@ -21,7 +21,7 @@ libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 zstd                vm
 python3-minimal     all
-python3             bench study packages pages mpi mpi_fuzz hca vm mutation coverage
+python3             bench study packages pages mpi mpi_fuzz hca suites vm mutation coverage
 python3-clang       mutation
 llvm                coverage
 valgrind            instructions watched
@@ -47,11 +47,11 @@ procps              vm
 kmod                vm
 rdma-core           vm
 ibverbs-providers   verbs vm
-ibverbs-utils       hca vm
+ibverbs-utils       hca suites vm
 rdmacm-utils        vm
-perftest            hca vm
-python3-pyverbs     hca
-ucx-utils           hca
+perftest            hca suites vm
+python3-pyverbs     hca suites
+ucx-utils           hca suites
 iproute2            vm
 debootstrap         chroot
 chromium            pages
