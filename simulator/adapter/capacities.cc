@@ -71,6 +71,17 @@ std::uint32_t entries_of(InlineReturned rule, ibv_qp_type type, const ibv_qp_cap
     }
 }
 
+// Logarithm of the units that an entry takes (providers/irdma/uk.c irdma_get_wqe_shift)
+std::uint32_t irdma_shift(std::uint32_t entries, std::uint32_t inline_bytes) {
+    if (entries <= 1 && inline_bytes <= 8) {
+        return 0;
+    }
+    if (entries < 4 && inline_bytes <= 39) {
+        return 1;
+    }
+    return entries < 8 && inline_bytes <= 101 ? 2 : 3;
+}
+
 std::uint32_t depth_of(Depth rule, ibv_qp_type type, const ibv_qp_cap& cap) {
     const std::uint32_t asked = cap.max_send_wr;
     if (asked == 0) {
@@ -91,7 +102,8 @@ std::uint32_t depth_of(Depth rule, ibv_qp_type type, const ibv_qp_cap& cap) {
     case Depth::irdma: break;
     }
     constexpr std::uint32_t kReserved = 258;
-    return std::bit_ceil(asked + kReserved) - kReserved;
+    const std::uint32_t shift = irdma_shift(cap.max_send_sge + 1, cap.max_inline_data);
+    return (std::bit_ceil((asked << shift) + kReserved) - kReserved) >> shift;
 }
 
 } // namespace

@@ -171,9 +171,10 @@ const std::array<RuleRow, kRules> kRuleTable{{
      "max_sge_rd",
      "entries of an RDMA read; more: EINVAL when it is posted",
      "<include/linux/mlx5/device.h> MLX5_MAX_SGE_RD; <sw/siw/siw.h> SIW_MAX_SGE_RD, "
-     "sw/siw/siw_verbs.c siw_post_send; <hw/irdma/user.h> IRDMA_MAX_SGE_RD",
+     "sw/siw/siw_verbs.c siw_post_send; <hw/irdma/user.h> IRDMA_MAX_SGE_RD; "
+     "hw/hns/hns_roce_main.c hns_roce_query_device",
      "DriverRules.EntriesOfReads",
-     {30, 30, 30, 96, 96, 6, 13, 32, 1, 1, 64, 1}},
+     {30, 30, 30, 96, 96, 6, 13, 32, 1, 1, 1, 1}},
     {Rule::max_inline,
      "max_inline",
      "max_inline_data that may be asked for; more: EINVAL",
@@ -289,22 +290,31 @@ const std::array<RuleRow, kRules> kRuleTable{{
      "rvt_create_cq (0)",
      "DriverRules.CompletionQueueDepth",
      {0, 2, 2, 0, 0, 1, 0, 2, 1, 1, 2, 0}},
+    {Rule::reset_reuse,
+     "reset_reuse",
+     "1: a queue pair that was reset can be used again; 0: INIT is EINVAL then",
+     "hw/irdma/verbs.c irdma_modify_qp_roce (RESET moves to the hardware's error state, INIT needs "
+     "an earlier one)",
+     "DriverRules.ResetQueuePairs",
+     {1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0}},
     {Rule::post_before_rts,
      "post_before_rts",
      "1: a request posted before RTS waits for it; 0: EINVAL. A receive posted in RESET is EINVAL",
      "providers/mlx5/verbs.c set_qp_operational_state; providers/mlx4/qp.c mlx4_post_send (no "
      "check); sw/rdmavt/qp.c rvt_post_send; providers/hns/hns_roce_u_hw_v2.c check_qp_send; "
-     "providers/efa/verbs.c efa_post_send",
+     "providers/efa/verbs.c efa_post_send; providers/bnxt_re/verbs.c bnxt_re_post_send, "
+     "providers/irdma/uverbs.c irdma_upost_send (no check)",
      "DriverRules.PostingBeforeReady",
-     {0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+     {0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0}},
     {Rule::entries_error,
      "entries_error",
      "errno of a request with more entries than its queue pair takes (as returned: those "
      "that fit where inline_returned bytes do, for 3 and 4)",
-     "providers/mlx4/qp.c mlx4_post_send (ENOMEM); providers/mlx5/qp.c _mlx5_post_send, "
+     "providers/mlx4/qp.c mlx4_post_send, providers/bnxt_re/verbs.c bnxt_re_post_send (ENOMEM); "
+     "providers/mlx5/qp.c _mlx5_post_send, "
      "sw/rdmavt/qp.c rvt_post_one_wr, providers/rxe/rxe.c validate_send_wr (EINVAL)",
      "DriverRules.TooManyEntries",
-     {kInvalid, kInvalid, kNoMemory, kInvalid, kInvalid, kInvalid, kInvalid, kInvalid, kInvalid,
+     {kInvalid, kInvalid, kNoMemory, kInvalid, kInvalid, kNoMemory, kInvalid, kInvalid, kInvalid,
       kInvalid, kInvalid, kNoMemory}},
     {Rule::keys_at_post,
      "keys_at_post",
@@ -373,7 +383,8 @@ const std::array<RuleRow, kRules> kRuleTable{{
     {Rule::arp,
      "arp",
      "1: a handle or connection over Ethernet asks for the destination's MAC address: up to 1 s, "
-     "then ETIMEDOUT, each time anew; it keeps the address",
+     "then ETIMEDOUT, each time anew; it keeps the address (irdma's queue pairs follow the "
+     "system's table instead, hw/irdma/utils.c irdma_net_event: not here)",
      "core/verbs.c ib_resolve_unicast_gid_dmac; core/addr.c rdma_addr_find_l2_eth_by_grh, "
      "rdma_resolve_ip",
      "AdapterNeighbours.SilenceTakesASecondEachTime",

@@ -71,6 +71,8 @@ enum class Rule : std::uint8_t {
     send_depth,
     entry_block,
     cqe_depth,
+    // States
+    reset_reuse,
     // Posting and completing
     post_before_rts,
     entries_error,

@@ -98,6 +98,9 @@ int QueuePair::check_move(const ibv_qp_attr&, int mask, ibv_qp_state from, ibv_q
     if (from == IBV_QPS_ERR && to == IBV_QPS_RESET && !context().device->description->reusable) {
         return EINVAL;
     }
+    if (was_reset_ && to == IBV_QPS_INIT && rule(Rule::reset_reuse) == 0) {
+        return EINVAL;
+    }
     if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) {
         return (mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE)) == 0 ? 0 : EINVAL;
     }
@@ -226,6 +229,7 @@ void QueuePair::enter(ibv_qp_state from, ibv_qp_state to, int) {
     attributes.qp_state = attributes.cur_qp_state = to;
     ex.qp_base.state = to;
     if (to == IBV_QPS_RESET) {
+        was_reset_ = true;
         reset();
     } else if (to == IBV_QPS_ERR && from != IBV_QPS_ERR) {
         flush();

@@ -245,6 +245,7 @@ private:
     std::deque<ReceiveWork> receives_;
     unsigned taken_ = 0; // places of the send queue, until their completions are taken
     bool established_ = false;
+    bool was_reset_ = false; // RESET since it was made
     bool last_reached_ = false;
     // Of an initiator: its present connection. Of a session: the one that it serves.
     std::uint32_t session_ = 0;

@@ -72,7 +72,8 @@ typedef struct kind {
     enum {
         ALWAYS,
         WITH_THREADS,
-        WITHOUT_THREADS
+        WITHOUT_THREADS,
+        NAMED /* if --only has it */
     } when;
     void (*start)(step *);
     void (*finish)(step *); /* NULL: start has done all */
@@ -90,6 +91,9 @@ void collectives_finish(step *);
 void neighbors_start(step *);
 void windows_start(step *);
 void threads_start(step *);
+void spawned_start(step *);
+/* What a process does that such a step has spawned */
+void spawned_child(const char *seed);
 
 /* Things that transports of a comparison cannot do, which are left out of its programs (--omit). */
 typedef enum {
@@ -102,6 +106,7 @@ typedef enum {
     WINDOWS = 32, /* one-sided operations: osc/pt2pt over pml/ucx hangs */
     PART_WINDOWS = 64 /* windows of parts of a communicator: osc/rdma gives them the same name */
 } omission;
+extern const char *fuzz_program; /* the file */
 extern unsigned fuzz_omits;
 extern bool fuzz_serial;          /* steps of several threads run one thread after the other */
 extern unsigned fuzz_patience;    /* seconds that a step may take */

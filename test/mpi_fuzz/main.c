@@ -3,6 +3,7 @@
  * mpi_fuzz --log DIRECTORY [--seeds FIRST..LAST] [--steps N] [--without N,N...]
  *          [--only KIND,KIND...] [--omit WORD,WORD...] [--threads] [--serial] [--words]
  *          [--patience SECONDS]
+ * mpi_fuzz --child SEED: a process that a step has spawned
  *
  * Runs random programs and writes what they did into DIRECTORY/rank.N. --without leaves steps out
  * (numbered from 1), --only all kinds of steps but these; the others stay as they are. --omit:
@@ -27,6 +28,7 @@ static const kind kinds[] = {
     {"collectives", 5, ANY_COMMUNICATOR, false, ALWAYS, collectives_start, collectives_finish},
     {"neighbors", 2, WITH_TOPOLOGY, false, ALWAYS, neighbors_start, NULL},
     {"windows", 6, ONE_GROUP, false, WITHOUT_THREADS, windows_start, NULL},
+    {"spawned", 8, ONE_GROUP, false, NAMED, spawned_start, NULL},
     {"threads", 8, ONE_GROUP, true, WITH_THREADS, threads_start, NULL},
 };
 
@@ -43,6 +45,7 @@ typedef struct {
 } options;
 
 int fuzz_rank, fuzz_ranks;
+const char *fuzz_program;
 bool fuzz_threads, fuzz_serial;
 unsigned fuzz_omits, fuzz_patience = 60;
 static options chosen = {.first = 1, .last = 1, .steps = 16};
@@ -92,6 +95,9 @@ static bool listed(const char *list, const char *name)
 
 static int weight_of(const kind *k)
 {
+    if (k->when == NAMED) {
+        return chosen.only != NULL && listed(chosen.only, k->name) ? k->weight : 0;
+    }
     return k->when == (fuzz_threads ? WITHOUT_THREADS : WITH_THREADS) ? 0 : k->weight;
 }
 
@@ -240,10 +246,17 @@ int main(int argc, char **argv)
         fuzz_threads = fuzz_threads || strcmp(argv[i], "--threads") == 0;
         fuzz_serial = fuzz_serial || strcmp(argv[i], "--serial") == 0;
     }
-    check_begin_threads(&argc, &argv, "mpi_fuzz", 2,
+    bool child = argc == 3 && strcmp(argv[1], "--child") == 0;
+    fuzz_program = argv[0];
+    check_begin_threads(&argc, &argv, "mpi_fuzz", child ? 1 : 2,
                         fuzz_threads && !fuzz_serial ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     fuzz_rank = check_rank;
     fuzz_ranks = check_ranks;
+    if (child) {
+        spawned_child(argv[2]);
+        MPI_Finalize();
+        return 0;
+    }
     read_options(argc, argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     canary_begin();

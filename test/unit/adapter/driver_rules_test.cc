@@ -597,7 +597,8 @@ TEST(DriverRules, SendDepth) {
     EXPECT_EQ(returned_depth("mlx5", 100), 128u) << "of 256 bytes";
     EXPECT_EQ(returned_depth("mlx5", 100, 100), 102u) << "of 320 bytes, in 32768";
     EXPECT_EQ(returned_depth("mlx4", 100), 256u - 33) << "of 64 bytes";
-    EXPECT_EQ(returned_depth("irdma", 100), 512u - 258);
+    EXPECT_EQ(returned_depth("irdma", 100), (512u - 258) / 2) << "of 64 bytes";
+    EXPECT_EQ(returned_depth("irdma", 100, 101), (1024u - 258) / 4);
     EXPECT_EQ(returned_depth("mlx5", 8192), 8192u) << "all blocks of the queue";
     EXPECT_EQ(returned_depth("mlx5", 8193), 0u);
     EXPECT_EQ(errno, EINVAL);
@@ -622,11 +623,25 @@ TEST(DriverRules, CompletionQueueDepth) {
 // -------------------------------------------------------------------------------------------------
 // Posting and completing
 
+TEST(DriverRules, ResetQueuePairs) {
+    each_driver([](const Opened& device, Driver driver) {
+        if (value(driver, Rule::rc) == 0) {
+            return;
+        }
+        Loop loop(device);
+        loop.ready();
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_RESET;
+        EXPECT_EQ(ibv_modify_qp(loop.qp.get(), &attributes, IBV_QP_STATE), 0);
+        EXPECT_EQ(loop.init(), value(driver, Rule::reset_reuse) != 0 ? 0 : EINVAL);
+    });
+}
+
 TEST(DriverRules, PostingBeforeReady) {
-    for (const char* name : {"mlx5", "mlx4", "hfi1", "hns"}) {
+    for (const char* name : {"mlx5", "mlx4", "hfi1", "bnxt_re", "hns"}) {
         SCOPED_TRACE(name);
         const Opened device{std::string(name)};
-        const bool held = std::string(name) == "mlx4";
+        const bool held = std::string(name) == "mlx4" || std::string(name) == "bnxt_re";
         Loop loop(device);
         const Memory memory(device, 16);
         ibv_sge piece = memory.piece(8, 8);

@@ -129,8 +129,9 @@ bool DatagramPort::reset(Nanoseconds now) {
     return true;
 }
 
+// Some devices take no queue pair into use again (irdma): then another one, with another number.
 void DatagramPort::start_again() {
-    broken_ = !start().ok();
+    broken_ = !start().ok() && !(make_queue_pair().ok() && start().ok());
     mend_at_ = broken_ ? mend_at_ : Nanoseconds{0};
 }
 

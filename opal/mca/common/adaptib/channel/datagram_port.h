@@ -101,8 +101,9 @@ public:
     // The rail's device was lost and is back: makes another queue pair, with another number, which
     // the next poll starts. Errors: of the rail; the port stays broken.
     Status make_anew();
-    // Restarts the queue pair in two steps; between them the owner ends the sends under way.
-    // Returns false if the device refuses: the port stays broken.
+    // Restarts the queue pair in two steps; between them the owner ends the sends under way. Where
+    // the device refuses to use it again, another one with another number takes its place.
+    // Returns false if the device refuses all: the port stays broken.
     bool reset(Nanoseconds now);
     void start_again();
 

@@ -73,7 +73,7 @@ Status DatagramSender::post(std::uint32_t port, const AddressHandle& handle, std
     return status;
 }
 
-// Restarts the same queue pair, since its number is published.
+// Restarts the same queue pair if that is possible, since its number is published.
 void DatagramSender::restart(std::uint32_t number) {
     DatagramPort& port = ports_[number];
     if (!port.reset(clock_.now())) {

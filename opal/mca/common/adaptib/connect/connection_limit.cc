@@ -185,7 +185,10 @@ void ConnectionLimit::make_room(Nanoseconds now) {
         return; // the waiting peers may not ask yet
     }
     std::size_t coming = closings_.begun_after(now - kPatience);
-    const std::size_t waiting = wanted_.size() + (self_waits() ? 1 : 0);
+    std::size_t waiting = self_waits() ? 1 : 0;
+    for (const Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
+        waiting += may_ask(*peer, now + kPatience) ? 1 : 0; // others rest for long
+    }
     for (; coming < waiting; ++coming) {
         Peer* peer = to_be_closed(now);
         if (peer == nullptr) {

@@ -19,6 +19,13 @@
 
 namespace adaptib {
 
+// Numbers of a rail's queue pairs by which peers send datagrams; 0: none
+struct QpNumbers {
+    std::uint32_t datagrams;
+    std::uint32_t responder;
+    bool operator==(const QpNumbers&) const = default;
+};
+
 struct AttachedFabric {
     std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
     std::unique_ptr<Fabric> fabric;
@@ -42,7 +49,13 @@ struct AttachedFabric {
     std::vector<CompletionFilter> filters; // one per rail
     DatagramChannel::Receiver receiver;
     std::vector<RailAddress> addresses; // of its rails, as last told to peers
+    std::vector<QpNumbers> numbers;     // likewise
 
+    QpNumbers numbers_now(std::uint32_t rail) const {
+        return rail < datagrams->ports()
+                   ? QpNumbers{datagrams->qp_number(rail), fabric->responder_qp(rail)}
+                   : QpNumbers{};
+    }
     // Tells the datagrams' port the number of its rail's responder.
     void note_responder(std::uint32_t rail) {
         if (rail < datagrams->ports()) {

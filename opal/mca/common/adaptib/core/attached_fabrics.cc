@@ -171,11 +171,11 @@ Status AttachedFabrics::open_rails(const Parts& parts, std::uint32_t depth, Proc
                 const RailAddress at = rails_[i]->address();
                 attached.addresses.push_back(at);
                 const std::uint32_t port = i - attached.rails.first;
-                const bool datagrams = port < attached.datagrams->ports();
+                const QpNumbers& numbers =
+                    attached.numbers.emplace_back(attached.numbers_now(port));
                 attached.note_responder(port);
                 address.rails.push_back(
-                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number(port) : 0,
-                     datagrams ? attached.fabric->responder_qp(port) : 0, routes_->paths_of(i),
+                    {at.size, at.bytes, numbers.datagrams, numbers.responder, routes_->paths_of(i),
                      first_of_adapter(rails_, i), flags_of(i, rails_[i]->info(), parts),
                      static_cast<std::uint8_t>(std::min(rails_[i]->info().max_reads, 255u)),
                      routes_->published_rate(i), rails_[i]->info().name});

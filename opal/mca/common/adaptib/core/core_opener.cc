@@ -285,8 +285,9 @@ void CoreOpener::open_peers() {
 
 void CoreOpener::open_progress() {
     parts_.progress.emplace(
-        ProgressEngine::Options{static_cast<std::uint32_t>(parameters_.idle_looks),
-                                failure_timeout_},
+        ProgressEngine::Options{
+            static_cast<std::uint32_t>(parameters_.idle_looks), failure_timeout_,
+            answer_time(answer_code(std::chrono::milliseconds(parameters_.answer_timeout)))},
         environment_,
         ProgressEngine::Parts{parts_.fabrics, parts_.attended, parts_.shared.get(), *parts_.paths,
                               parts_.migration.get(), *parts_.datagram_paths, *parts_.contacts,

@@ -22,10 +22,12 @@ bool connects_dynamically(const RailInfo& rail) {
     return rail.has(Capability::dc) && !rail.has(Capability::cm_connects);
 }
 
+Nanoseconds answer_time(std::uint8_t code) { return Nanoseconds{std::int64_t{4096} << code}; }
+
 std::uint8_t answer_code(Nanoseconds time) {
     constexpr std::uint8_t kMost = 31;
     std::uint8_t code = 1;
-    while (code < kMost && Nanoseconds{std::int64_t{4096} << code} < time) {
+    while (code < kMost && answer_time(code) < time) {
         ++code;
     }
     return code;

@@ -30,6 +30,7 @@ bool connects_dynamically(const RailInfo& rail);
 
 // The code for an ACK timeout in verbs, 4.096 us x 2^code, of at least `time`.
 std::uint8_t answer_code(Nanoseconds time);
+Nanoseconds answer_time(std::uint8_t code); // that the code stands for
 
 // Index of the first rail that is a port of this rail's adapter.
 std::uint8_t first_of_adapter(RailList rails, std::uint32_t rail);

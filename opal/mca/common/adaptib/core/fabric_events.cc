@@ -97,6 +97,11 @@ void FabricEvents::poll(AttachedFabric& attached) {
         default: break;
         }
     }
+    for (std::uint32_t rail = 0; rail < attached.numbers.size(); ++rail) {
+        if (attached.numbers_now(rail) != attached.numbers[rail]) {
+            on_renumbered(attached, rail);
+        }
+    }
 }
 
 // Returns the name of the rail's device.
@@ -243,6 +248,20 @@ void FabricEvents::on_address_changed(AttachedFabric& attached, std::uint32_t ra
         message_(Severity::notice, "The address of rail " + parts_.rails[index]->info().name +
                                        " of host " + host_ + " has changed.");
     }
+}
+
+// Queue pairs of datagrams were replaced. The probes of the paths over the rail tell their numbers.
+void FabricEvents::on_renumbered(AttachedFabric& attached, std::uint32_t rail) {
+    attached.numbers[rail] = attached.numbers_now(rail);
+    attached.note_responder(rail);
+    const std::uint32_t index = attached.rails.first + rail;
+    parts_.peers.for_each([&](Peer& peer) {
+        for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
+            if (peer.contact.route.pairs[pair].local == index) {
+                parts_.paths.report_suspect(peer, pair, "its datagrams have another queue pair");
+            }
+        }
+    });
 }
 
 } // namespace adaptib

@@ -76,6 +76,7 @@ private:
     void fail_loopbacks_on(std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     void on_address_changed(AttachedFabric& attached, std::uint32_t rail);
+    void on_renumbered(AttachedFabric& attached, std::uint32_t rail);
 
     std::string host_; // of this process
     MessageFunction message_;

@@ -39,6 +39,7 @@ public:
     struct Options {
         std::uint32_t idle_looks = 0; // RingPoller's
         Nanoseconds failure_timeout{0};
+        Nanoseconds answer_time{0}; // answer_timeout, as devices have it
     };
     // The parts of the core that it moves, or hands to its own.
     struct Parts {

@@ -7,7 +7,8 @@ namespace adaptib {
 
 Timers::Timers(const Options& options, const Parts& parts)
     : clock_(*options.clock), parts_(parts),
-      silence_({options.failure_timeout, options.clock}, parts.paths), idle_rings_(parts.counters) {
+      silence_({options.failure_timeout, options.answer_time, options.clock}, parts.paths),
+      idle_rings_(parts.counters) {
     if (options.maps_sources) {
         sources_.emplace(parts.peers.peers(), clock_.now());
     }

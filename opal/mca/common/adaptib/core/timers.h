@@ -40,7 +40,8 @@ class Timers {
 public:
     struct Options {
         Nanoseconds failure_timeout{0};
-        bool maps_sources = false; // CoreEnvironment's
+        Nanoseconds answer_time{0}; // answer_timeout, as devices have it
+        bool maps_sources = false;  // CoreEnvironment's
         const Clock* clock = nullptr;
     };
     // The parts of the core that have work by time.

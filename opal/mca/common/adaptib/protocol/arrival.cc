@@ -68,8 +68,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
 void Protocol::on_region_query(Peer& peer, const RegionQueryBody& body) {
     RegistrationCache::Use kept;
     const Registration* memory = rendezvous_.find_memory(peer, body.address, body.bytes);
-    if (memory == nullptr &&
-        memory_.find_registered(body.address, body.bytes, body.access, kept)) {
+    if (memory == nullptr && memory_.find_registered(body.address, body.bytes, body.access, kept)) {
         memory = &kept.registration();
     }
     one_sided_.on_region_query(peer, body, memory);

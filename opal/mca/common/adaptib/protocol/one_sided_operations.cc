@@ -36,6 +36,14 @@ Opcode opcode_of(opal_common_adaptib_operation_t operation) {
     return Opcode::compare_swap;
 }
 
+std::uint32_t access_for(Opcode opcode) {
+    switch (opcode) {
+    case Opcode::write: return kRemoteWrite;
+    case Opcode::read: return kRemoteRead;
+    default: return kRemoteAtomic;
+    }
+}
+
 // Checks all but whether the description covers the operation's memory, which RegionKeys checks.
 Status check(const opal_common_adaptib_one_sided_t& operation) {
     if (!RegionKeys::is_sound(*operation.remote, right_for(operation.operation))) {
@@ -256,9 +264,8 @@ void OneSidedOperations::ask(OneSidedOperation& operation) {
 }
 
 void OneSidedOperations::ask_for_keys(Transfer& transfer) {
-    const RegionQueryBody body{
-        asking_.add(&transfer), transfer.rma.remote, transfer.rma.length,
-        transfer.rma.opcode == Opcode::write ? kRemoteWrite : kRemoteRead, 0};
+    const RegionQueryBody body{asking_.add(&transfer), transfer.rma.remote, transfer.rma.length,
+                               access_for(transfer.rma.opcode), 0};
     listener_.send_one_sided_message(transfer.peer, MessageType::region_query, &body, sizeof body);
 }
 

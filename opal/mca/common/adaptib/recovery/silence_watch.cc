@@ -41,10 +41,15 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
            peer.out.ring->poster().posts_to(*subchannel.qp) && !peer.out.ring->poster().flushed();
 }
 
-bool SilenceWatch::is_over(const Subchannel& subchannel, PathState state) const {
+bool SilenceWatch::is_over(const Peer& peer, std::size_t pair) const {
+    const Subchannel& subchannel = peer.lanes.subchannels[pair];
+    const std::uint8_t remote = peer.contact.route.pairs[pair].remote;
+    const bool answers = paths_.state(peer, pair) == PathState::up &&
+                         peer.contact.address.rails[remote].datagram_qp != 0;
+    const Nanoseconds patience = answers && !peer.connection.shared
+                                     ? std::max(options_.timeout, options_.answer) * 3 / 2
+                                     : kAbsent * options_.timeout;
     const Silence& silence = subchannel.silence;
-    const bool answers = state == PathState::up;
-    const Nanoseconds patience = answers ? options_.timeout * 3 / 2 : kAbsent * options_.timeout;
     return silence.lasts > silence.until || silence.lasts > patience + time_at_slowest(subchannel);
 }
 
@@ -101,7 +106,7 @@ bool SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         // Its adapter was to migrate it.
         return silence.lasts >= options_.timeout + time_at_slowest(subchannel);
     }
-    if (is_over(subchannel, state)) {
+    if (is_over(peer, pair)) {
         paths_.report_queue_pair_failure(peer, pair,
                                          "its queue pair does not complete what was posted",
                                          subchannel.completions > 0);

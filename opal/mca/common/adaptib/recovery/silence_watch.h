@@ -8,12 +8,13 @@
 // half of that time without one the path is suspect, and probed (recovery/path_probes.h): if the
 // peer is heard over other paths and not over this one, the path has failed, by the end of
 // failure_timeout. If the path answers, the queue pair may be slow, as it is with long transfers
-// over busy links: it gets half as long again, plus the time that its bytes take at kSlowest. Then
-// the path is reported as failed, too: over RoCE, say, a queue pair sends to the MAC address that it
-// was given when it was connected, and datagrams by new handles to that of today. While the peer
-// answers over no path, a queue pair gets kAbsent times as long. A path that did not answer for long
-// and answers again, while its queue pair stays silent, has failed: some devices never complete what
-// was posted before.
+// over busy links, or its device has lost a packet and sends it again: it gets half as long again
+// as both take, plus the time that its bytes take at kSlowest. Then the path is reported as failed,
+// too: over RoCE, say, a queue pair sends to the MAC address that it was given when it was
+// connected, and datagrams by new handles to that of today. A path that cannot be asked, or answers
+// nothing, and queue pairs that many peers share, which wait behind each other, get kAbsent times as
+// long. A path that did not answer for long and answers again, while its queue pair stays silent,
+// has failed: some devices never complete what was posted before.
 // A queue pair that its adapter can migrate (recovery/apm) survives a failed path; but it is given
 // no longer than failure_timeout to complete something.
 //
@@ -44,6 +45,7 @@ public:
 
     struct Options {
         Nanoseconds timeout{}; // parameter failure_timeout
+        Nanoseconds answer{};  // that devices wait for, before they send again (answer_timeout)
         const Clock* clock = nullptr;
     };
     SilenceWatch(const Options& options, PathRepository& paths)
@@ -68,7 +70,7 @@ public:
 private:
     bool look_at(Peer& peer, std::size_t pair);
     static bool awaits(const Peer& peer, const Subchannel& subchannel);
-    bool is_over(const Subchannel& subchannel, PathState state) const;
+    bool is_over(const Peer& peer, std::size_t pair) const;
     static Nanoseconds time_at_slowest(const Subchannel& subchannel);
 
     Options options_;

@@ -91,6 +91,7 @@ Status ResponderPort::make_queue_pair() {
     if (qp_ == nullptr) {
         return status_of(error_number(-1));
     }
+    number_ = qp_->qp_num;
     return start() ? kOk : Status::error(Reason::no_device);
 }
 
@@ -136,7 +137,22 @@ void ResponderPort::restart() {
     if (calls_.modify_qp(qp_, &attributes, IBV_QP_STATE) != 0) {
         return;
     }
-    broken_ = !start();
+    broken_ = !start() && !replace();
+}
+
+// Some devices take no queue pair into use again (irdma): then another one, with another number.
+bool ResponderPort::replace() {
+    ibv_qp* const old = qp_;
+    if (make_queue_pair().ok()) {
+        calls_.destroy_qp(old);
+        return true;
+    }
+    if (qp_ != nullptr) {
+        calls_.destroy_qp(qp_);
+    }
+    qp_ = old;
+    number_ = old->qp_num;
+    return false;
 }
 
 bool ResponderPort::post_receive(std::uint32_t index) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +38,7 @@ public:
 
     // Errors: as the device reports; then only the destructor may follow.
     Status open();
-    std::uint32_t number() const { return qp_ == nullptr ? 0 : qp_->qp_num; }
+    std::uint32_t number() const { return number_; } // any thread; changes if it has to be replaced
     int descriptor() const { return channel_->fd; }
     // Returns true if the device was lost and is open again: nothing arrives here any more.
     bool lost() const { return openings_ != rail_.openings(); }
@@ -61,6 +62,7 @@ private:
     Status make_queue_pair();
     bool start();
     void restart();
+    bool replace();
     bool has_moved();
     bool post_receive(std::uint32_t index);
     void take(const ibv_wc& completion);
@@ -80,6 +82,7 @@ private:
     ibv_comp_channel* channel_ = nullptr;
     ibv_cq* cq_ = nullptr;
     ibv_qp* qp_ = nullptr;
+    std::atomic<std::uint32_t> number_{0}; // of qp_
     std::unique_ptr<MemoryRegion> memory_;
     std::array<std::uint32_t, kAnswers> free_answers_{};
     std::array<SharedAh, kAnswers> handles_; // of answers in flight
