@@ -156,8 +156,8 @@ void Runner::on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag,
 }
 
 // Releases a peer as MPI_Comm_disconnect requires: only if all operations between the two are
-// complete on this side.
-void Runner::release(const Operation& operation) {
+// complete on this side. Returns false if they are not.
+bool Runner::release(const Operation& operation) {
     const auto self = operation.rank;
     const auto peer = static_cast<std::uint32_t>(operation.peer);
     std::size_t left = 0;
@@ -178,6 +178,7 @@ void Runner::release(const Operation& operation) {
     if (left == 0 && self != peer) {
         driver_->release(self, peer);
     }
+    return left == 0;
 }
 
 OneSidedOperation Runner::describe(Live& live, const Operation& operation) {

@@ -127,7 +127,7 @@ bool Runner::step(Rank& self, const Operation& operation) {
     case Verb::probe: probe(operation); return true;
     case Verb::claim: claim(operation, pattern_of(operation), operation.bytes); return true;
     case Verb::active: send_active(operation); return true;
-    case Verb::release: release(operation); return true;
+    case Verb::release: return release(operation) || ++self.turns > operation.amount;
     case Verb::promote:
     case Verb::demote:
         driver_->switch_channel(operation.rank, static_cast<std::uint32_t>(operation.peer),

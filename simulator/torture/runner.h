@@ -91,7 +91,7 @@ private:
     void probe(const Operation& operation);
     bool claim(const Operation& operation, const Envelope& pattern, Bytes room);
     void send_active(const Operation& operation);
-    void release(const Operation& operation);
+    bool release(const Operation& operation);
     void on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag, const std::byte* bytes,
                    Bytes length) override;
     bool one_sided(const Operation& operation);

@@ -11,7 +11,8 @@
 // and go on in another order), scrambled_writes (per thousand: writes into rings of which a packet
 // is placed late), outliving_writes (per thousand: writes under way of a DC initiator that fails
 // which arrive up to 2 s later), responders (1: processes have responders), one_thread (1: each
-// process has one thread, which has the turns of all its endpoints).
+// process has one thread, which has the turns of all its endpoints). Faults (lines "fault NAME
+// VALUE", driver.h) are those of each rank's fabric.
 // Threads: one.
 #pragma once
 
