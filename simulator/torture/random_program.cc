@@ -194,8 +194,8 @@ private:
                 program_.faults.push_back({name, std::to_string(share)});
             }
         };
-        draw("request_fails", {1, 5, 30});
-        draw("request_fails_done", {1, 5, 30});
+        draw("request_fails", {1, 5, 30, 300});
+        draw("request_fails_done", {1, 5, 30, 300});
         draw("create_qp_fails", {20, 300});
         draw("modify_fails", {5, 100});
         draw("completion_delayed", {5, 300});
@@ -263,7 +263,9 @@ private:
         constexpr std::array<std::uint64_t, 3> kInitiators{1, 2, 8};
         set("dc_initiators", kInitiators[random.below(kInitiators.size())]);
         if (fails_ && random.below(2) == 0) {
+            constexpr std::array<std::uint64_t, 3> kLives{50, 1000, 1'000'000}; // microseconds
             set_world("outliving_writes", 1000);
+            set_world("packet_life", kLives[random.below(kLives.size())]);
         }
     }
 

@@ -212,15 +212,17 @@ public:
         // Per thousand. From here on a third or more of all questions, or their answers, are lost,
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
-        paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost ||
-                          !program.faults.empty();
+        const bool may_fail = failing > 0 || !program.faults.empty();
+        paths_may_fail_ = may_fail || number(program, "datagram_loss", 0) >= kManyLost;
         // A loss of datagrams does not end: where many are lost, each of a chain of messages may
         // wait for the longest time before one is sent again. A path that has failed often is asked
         // every 2 s; DC initiators are replaced when what they have sent is gone.
-        ends_within_ =
-            number(program, "datagram_loss", 0) >= kManyLost / 2
-                ? Nanoseconds{std::chrono::minutes{5}}
-                : std::chrono::seconds{number(program, "outliving_writes", 0) > 0 ? 5 : 3};
+        ends_within_ = number(program, "datagram_loss", 0) >= kManyLost / 2
+                           ? Nanoseconds{std::chrono::minutes{5}}
+                       : number(program, "outliving_writes", 0) > 0 ? std::chrono::seconds{5}
+                       : may_fail || number(program, "datagram_loss", 0) > 0
+                           ? std::chrono::seconds{3}
+                           : Nanoseconds{std::chrono::milliseconds{500}};
         if (ranks_ != nullptr && failing > 0) {
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
@@ -337,7 +339,8 @@ private:
         world.scrambled_writes = number(program, "scrambled_writes", 0) / 1000.0;
         world.outliving_writes = number(program, "outliving_writes", 0) / 1000.0;
         if (world.outliving_writes > 0) {
-            world.packet_life = std::chrono::seconds{1};
+            world.packet_life =
+                std::chrono::microseconds{number(program, "packet_life", 1'000'000)};
         }
         world.responders = number(program, "responders", 1) != 0;
         const std::uint32_t hosts = number(program, "hosts", 2);
