@@ -288,8 +288,8 @@ TEST(Programs, AnOperationIsAskedForBeforeTheTargetCanAnswer) {
               "");
 }
 
-// The initiator of a connection that was not open yet failed while there was no room for another one:
-// the peer was lost. Now the connection is repaired once it is open.
+// The initiator of a connection that was not open yet failed while there was no room for another
+// one: the peer was lost. Now the connection is repaired once it is open.
 TEST(Programs, AnInitiatorThatFailsWhileThereIsNoRoomForAnother) {
     EXPECT_EQ(failures("ranks 5\n"
                        "schedule 90\n"
@@ -316,8 +316,8 @@ TEST(Programs, AnInitiatorThatFailsWhileThereIsNoRoomForAnother) {
               "");
 }
 
-// A disconnect waited for its empty write over the control lane, which then migrated: the write on the
-// former lane was taken for complete, and its address handle was destroyed under it.
+// A disconnect waited for its empty write over the control lane, which then migrated: the write on
+// the former lane was taken for complete, and its address handle was destroyed under it.
 TEST(Programs, ADisconnectWhileTheControlLaneMigrates) {
     EXPECT_EQ(failures("ranks 4\n"
                        "schedule 235722114406726\n"
