@@ -84,6 +84,9 @@ Status Node::refuse(Site site, std::uint32_t rail) {
         return makes && failed_[rail] ? Status::error(Reason::no_device) : kOk;
     }
     note(fault->fault, rail);
+    if (site == Site::send || site == Site::receive) {
+        wake(now()); // to try again
+    }
     if (fault->fault == Fault::create_ah_waits || fault->fault == Fault::prepare_path_waits) {
         return Status::again(fault->reason);
     }

@@ -2,9 +2,54 @@
 // The operations of a driver, in the steps of interface/two_sided.cc (simulator/torture/driver.h).
 #include "simulator/torture/driver.h"
 
+#include <string>
+
 #include "protocol/ring_sends.h"
+#include "simulator/torture/program.h"
 
 namespace adaptib::torture {
+
+fault::FaultPlan fault_plan(const Program& program, std::uint32_t rank) {
+    using fault::Fault;
+    const std::map<std::string, Fault> kinds{{"datagram_doubled", Fault::datagram_doubled},
+                                             {"datagram_delayed", Fault::datagram_delayed},
+                                             {"request_fails", Fault::request_fails},
+                                             {"request_fails_done", Fault::request_fails_done},
+                                             {"completion_delayed", Fault::completion_delayed},
+                                             {"send_refused", Fault::send_refused},
+                                             {"create_qp_fails", Fault::create_qp_fails},
+                                             {"modify_fails", Fault::modify_fails},
+                                             {"commit_fails", Fault::commit_fails},
+                                             {"cm_connect_fails", Fault::cm_connect_fails}};
+    const std::map<std::string, Capability> capabilities{
+        {"lacks_whole_memory", Capability::whole_memory},
+        {"lacks_direct", Capability::direct},
+        {"lacks_reliable_ud", Capability::reliable_ud}};
+    Nanoseconds until = Nanoseconds::max();
+    fault::FaultPlan plan;
+    plan.seed = program.schedule + rank;
+    plan.knows_processes = true; // ranks compute for longer than partition_timeout
+    for (const Setting& setting : program.faults) {
+        if (const auto kind = kinds.find(setting.name); kind != kinds.end()) {
+            fault::PlannedFault& row = plan.faults.emplace_back();
+            row.fault = kind->second;
+            row.rate = std::stod(setting.value) / 1000;
+            row.delay = {20, Nanoseconds{5000}};
+            row.reason = kind->second == Fault::modify_fails ? Reason::no_device : row.reason;
+            row.from = Nanoseconds{1}; // a core that cannot begin is no fault of its
+        } else if (const auto lack = capabilities.find(setting.name); lack != capabilities.end()) {
+            plan.lacks |= static_cast<std::uint32_t>(lack->second);
+        } else if (setting.name == "cm_connects") {
+            plan.cm_connects = true;
+        } else if (setting.name == "until") {
+            until = std::chrono::milliseconds{std::stoul(setting.value)};
+        }
+    }
+    for (fault::PlannedFault& row : plan.faults) {
+        row.until = until;
+    }
+    return plan;
+}
 
 std::size_t Driver::progress(std::uint32_t rank) {
     const std::size_t events = core(rank).progress();

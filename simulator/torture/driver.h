@@ -21,9 +21,21 @@
 #include <vector>
 
 #include "core/core.h"
+#include "simulator/faults/fault.h"
 #include "simulator/torture/endpoints.h"
 
 namespace adaptib::torture {
+
+struct Program;
+
+// The faults (simulator/faults/fault.h) that a program sets in lines "fault NAME VALUE", for the
+// fabric of a rank.
+// datagram_doubled, datagram_delayed, request_fails, request_fails_done, completion_delayed,
+// send_refused, create_qp_fails, modify_fails, commit_fails, cm_connect_fails: in this many of a
+// thousand cases, until that many milliseconds of time have passed (until; without it: always).
+// lacks_whole_memory, lacks_direct, lacks_reliable_ud: 1: the rails hide these capabilities.
+// cm_connects: 1: queue pairs connect through a connection manager.
+fault::FaultPlan fault_plan(const Program& program, std::uint32_t rank);
 
 using OneSidedOperation = opal_common_adaptib_one_sided_t;
 using Remote = opal_common_adaptib_remote_t;

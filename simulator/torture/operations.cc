@@ -155,29 +155,46 @@ void Runner::on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag,
         {driver_->endpoints().rank_named(from), rank, tag, length, digest.value(), now()});
 }
 
-// Releases a peer as MPI_Comm_disconnect requires: only if all operations between the two are
-// complete on this side.
-void Runner::release(const Operation& operation) {
-    const auto self = operation.rank;
+// Releases a peer as MPI_Comm_disconnect requires: once all operations between the two are complete
+// on this side. Returns false if they are not, and the operation has turns left: then this side
+// cancels its receives, and receives what has been sent.
+bool Runner::release(Rank& self, const Operation& operation) {
     const auto peer = static_cast<std::uint32_t>(operation.peer);
-    std::size_t left = 0;
+    if (operation.rank == peer) {
+        return true;
+    }
+    constexpr std::uint64_t kLookEvery = 64; // turns
+    if (operation.amount > 0 && self.turns % kLookEvery == 0) {
+        for (auto& live : lives_) {
+            if (live->operation->rank == operation.rank &&
+                live->operation->peer == operation.peer) {
+                cancel(*live);
+            }
+        }
+        receive_what_is_left(operation.rank, operation.peer);
+    }
+    if (is_done_with(operation.rank, peer)) {
+        driver_->release(operation.rank, peer);
+        return true;
+    }
+    return ++self.turns > operation.amount;
+}
+
+bool Runner::is_done_with(std::uint32_t self, std::uint32_t peer) const {
+    const auto source = static_cast<std::int32_t>(peer);
+    std::int64_t left = 0;
     for (const auto& live : lives_) {
         const Operation& other = *live->operation;
-        const bool ours = other.rank == self && other.peer == operation.peer;
-        left += !live->done && ours ? 1 : 0;
+        left += !live->done && other.rank == self && other.peer == source ? 1 : 0;
     }
     for (const SentMessage& message : history_.messages) {
-        left += message.receiver == self && message.envelope.source == operation.peer ? 1 : 0;
+        left += message.receiver == self && message.envelope.source == source ? 1 : 0;
     }
     for (const Received& receive : history_.receives) {
-        left -=
-            receive.rank == self && receive.completed != kNever && receive.source == operation.peer
-                ? 1
-                : 0;
+        const bool its = receive.rank == self && receive.source == source;
+        left -= its && receive.completed != kNever ? 1 : 0;
     }
-    if (left == 0 && self != peer) {
-        driver_->release(self, peer);
-    }
+    return left == 0;
 }
 
 OneSidedOperation Runner::describe(Live& live, const Operation& operation) {

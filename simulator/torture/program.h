@@ -7,7 +7,7 @@
 // remaining receives, and receives the remaining messages.
 // Text: lines "ranks N", "endpoints N ..." (of each process; their sum is the number of ranks),
 // "schedule SEED", "parameter NAME VALUE" or "parameter NAME VALUE RANK", "world NAME VALUE"
-// (sim_driver.h) and "fault NAME VALUE" (shm_driver.h), then a line for each operation:
+// (sim_driver.h) and "fault NAME VALUE" (driver.h), then a line for each operation:
 //     RANK VERB id=N field=value ...        (fields that are 0 are left out; # begins a comment)
 // Threads: one.
 // May touch: base/, match/envelope.h.
@@ -37,7 +37,7 @@ enum class Verb : std::uint8_t {
     get,
     add,
     swap,
-    release, // releases a peer that no operation is under way with
+    release, // releases a peer once no operation with it is under way, within `amount` turns
     promote, // gives a peer a connection and a ring, if there is room
     demote,  // returns a peer to datagrams, if nothing needs the connection
 };
@@ -75,8 +75,8 @@ struct Program {
     std::uint64_t schedule = 1;           // seed of the order of turns, and of payloads
     std::vector<Setting> settings;        // parameters, by their names in base/parameters.cc
     std::vector<Setting> world;           // empty: shared memory; else settings of sim_driver.h
-    std::vector<Setting> faults;       // shared memory: harmless faults, settings of shm_driver.h
-    std::vector<Operation> operations; // those of one rank are in their order
+    std::vector<Setting> faults;          // that do no harm, settings of driver.h
+    std::vector<Operation> operations;    // those of one rank are in their order
 
     Parameters parameters(std::uint32_t rank) const; // REQUIRES: the program outlives the result
     // Returns false, with the reason in `problem`, if a rank's are refused.

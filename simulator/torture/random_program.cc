@@ -34,6 +34,7 @@ public:
             draw_world();
             draw_failures();
             draw_placement();
+            draw_breakage();
         } else if (one_in(2)) {
             draw_faults();
             draw_cm_connects();
@@ -156,13 +157,17 @@ private:
         if (random.below(3) == 0) {
             set_world("swizzle", 1);
         }
+        number_datagrams(); // those on a port that goes down are lost
+        fails_ = true;
+    }
+    // Gives datagrams sequence numbers, without which paths do not fail.
+    void number_datagrams() {
         const bool lossy =
             std::any_of(program_.world.begin(), program_.world.end(),
                         [](const Setting& setting) { return setting.name == "datagram_loss"; });
-        if (!lossy) { // datagrams on a port that goes down are lost, so they need sequence numbers
+        if (!lossy) {
             set_world("datagram_loss", 0);
         }
-        fails_ = true;
     }
 
     // Draws adapters that place the packets of a write in any order. Uses the schedule's seed, as
@@ -173,6 +178,32 @@ private:
         if (random.below(4) == 0) {
             set_world("scrambled_writes", kShares[random.below(kShares.size())]);
         }
+    }
+
+    // Draws what fails in the devices of a third of the worlds, and works when it is tried again:
+    // queue pairs break, cannot be made for want of room, or do not connect; posts and completions
+    // wait. Uses the schedule's seed, as draw_cm_connects does.
+    void draw_breakage() {
+        Random random(program_.schedule ^ 0x62726561);
+        if (random.below(3) > 0) {
+            return;
+        }
+        const auto draw = [&](const char* name, std::initializer_list<int> thousandths) {
+            if (random.below(2) == 0) {
+                const int share = thousandths.begin()[random.below(thousandths.size())];
+                program_.faults.push_back({name, std::to_string(share)});
+            }
+        };
+        draw("request_fails", {1, 5, 30, 300});
+        draw("request_fails_done", {1, 5, 30, 300});
+        draw("create_qp_fails", {20, 300});
+        draw("modify_fails", {5, 100});
+        draw("completion_delayed", {5, 300});
+        draw("send_refused", {5, 300});
+        constexpr std::array<int, 3> kMilliseconds{1, 100, 2000};
+        program_.faults.push_back({"until", std::to_string(kMilliseconds[random.below(3)])});
+        number_datagrams();
+        fails_ = breaks_ = true;
     }
 
     // Draws harmless faults of a network, per thousand.
@@ -232,7 +263,9 @@ private:
         constexpr std::array<std::uint64_t, 3> kInitiators{1, 2, 8};
         set("dc_initiators", kInitiators[random.below(kInitiators.size())]);
         if (fails_ && random.below(2) == 0) {
+            constexpr std::array<std::uint64_t, 3> kLives{50, 1000, 1'000'000}; // microseconds
             set_world("outliving_writes", 1000);
+            set_world("packet_life", kLives[random.below(kLives.size())]);
         }
     }
 
@@ -389,7 +422,7 @@ private:
         small_ = one_in(3);
         largest_ = one_in(4) ? kMiB + 100 : 200'000;
         strided_ = one_in(2);
-        releases_ = program_.faults.empty() && one_in(2);
+        releases_ = (!program_.world.empty() || program_.faults.empty()) && one_in(2);
         one_sided_ = one_in(3) ? 0 : 1 + random_.below(3);
         window_ = one_in(6) ? kMiB + 4096 : 16384;
         hot_ = one_in(3) ? static_cast<std::int32_t>(random_.below(program_.ranks)) : -1;
@@ -490,7 +523,13 @@ private:
     void draw_messages() {
         const std::uint32_t from = draw_rank();
         const std::int32_t to = draw_target(from);
-        const std::uint64_t burst = one_in(10) ? 5 + random_.below(60) : 1 + random_.below(3);
+        if (one_in(5)) {
+            draw_exchange(from, to);
+            return;
+        }
+        draw_burst(from, to, one_in(10) ? 5 + random_.below(60) : 1 + random_.below(3));
+    }
+    void draw_burst(std::uint32_t from, std::int32_t to, std::uint64_t burst) {
         std::vector<Operation> sends;
         std::vector<Operation> receives;
         for (std::uint64_t i = 0; i < burst; ++i) {
@@ -534,6 +573,9 @@ private:
         Operation operation =
             start(static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(4)), draw_rank());
         operation.peer = draw_target(operation.rank);
+        if (breaks_ && operation.peer == static_cast<std::int32_t>(operation.rank)) {
+            return; // a connection to itself has no other path, and is not repaired
+        }
         operation.at_once = one_in(2) ? 0 : 1;
         operation.own_key = one_in(3) ? 1 : 0;
         if (operation.verb == Verb::put || operation.verb == Verb::get) {
@@ -547,17 +589,27 @@ private:
         draw_wait(operation);
     }
 
-    // In two of three cases both sides release each other.
+    // In two of three cases both sides release each other. Half of the pairs go on at once.
     void draw_release() {
         Operation release = operation_of(Verb::release, draw_rank(), 0);
-        release.amount = 0;
+        release.amount = one_of<3>({0, 50, 1000});
         release.peer = draw_target(release.rank);
         add(release);
+        const auto other = static_cast<std::uint32_t>(release.peer);
         if (!one_in(3)) {
-            const auto other = static_cast<std::uint32_t>(release.peer);
             release.peer = static_cast<std::int32_t>(std::exchange(release.rank, other));
             add(release);
         }
+        if (one_in(2)) {
+            draw_exchange(release.rank, release.peer);
+        }
+    }
+
+    // Draws a message each way: as neighbors exchange them, both at the same time.
+    void draw_exchange(std::uint32_t one, std::int32_t other) {
+        draw_burst(one, other, 1 + random_.below(3));
+        draw_burst(static_cast<std::uint32_t>(other), static_cast<std::int32_t>(one),
+                   1 + random_.below(3));
     }
 
     void draw_step() {
@@ -593,7 +645,8 @@ private:
     std::uint64_t wild_ = 0;
     bool small_ = false;
     bool releases_ = false;
-    bool fails_ = false; // ports fail
+    bool fails_ = false;  // ports or queue pairs fail
+    bool breaks_ = false; // queue pairs fail
     std::uint64_t largest_ = 0;
     bool strided_ = false;
     std::uint64_t one_sided_ = 0;

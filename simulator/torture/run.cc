@@ -24,6 +24,7 @@ Outcome Runner::outcome() {
         return rail->info().has(Capability::atomic64);
     });
     expose();
+    drains_.resize(program_.ranks);
     said_before_ = driver_->messages(); // about parameters
     driver_->turn = [this](std::uint32_t rank) { on_turn(rank); };
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
@@ -36,7 +37,6 @@ Outcome Runner::outcome() {
     for (auto& live : lives_) {
         cancel(*live);
     }
-    drains_.resize(program_.ranks);
     constexpr int kInVain = 3; // messages held back come once a receive has asked for them
     for (int in_vain = 0; in_vain < (history_.holds_back ? kInVain : 1);) {
         in_vain = receive_what_is_left() ? 0 : in_vain + 1;
@@ -64,6 +64,7 @@ void Runner::expose() {
         const std::byte* first = payload(program_.schedule + rank);
         self.memory.assign(first, first + bytes);
         self.words.assign(kWords, 0);
+        self.most_connections = static_cast<std::uint64_t>(program_.parameters(rank).connect_max);
         expose(rank, self.memory.data(), bytes,
                OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE,
                self.memory_remote);
@@ -89,6 +90,7 @@ void Runner::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t a
 // Starts some operations, one, or none.
 void Runner::on_turn(std::uint32_t rank) {
     Rank& self = ranks_[rank];
+    look_at_connections(rank);
     while (self.next < self.list.size() && random_.below(3) != 0) {
         if (!step(self, *self.list[self.next])) {
             break;
@@ -100,6 +102,21 @@ void Runner::on_turn(std::uint32_t rank) {
     }
     if (self.next < self.list.size()) {
         driver_->wake(rank, 1 + random_.below(10));
+    }
+}
+
+// A process never has more connections with queue pairs of their own than connect_max allows.
+void Runner::look_at_connections(std::uint32_t rank) {
+    const std::uint64_t most = ranks_[rank].most_connections;
+    std::uint64_t own = 0;
+    if (most > 0) {
+        driver_->core(rank).connections().limit().for_each(
+            [&](const Peer& peer) { own += peer.connection.shared ? 0 : 1; });
+    }
+    if (own > most) {
+        problem("rank " + std::to_string(rank) + " has " + std::to_string(own) +
+                " connections, not " + std::to_string(most) + " at most");
+        ranks_[rank].most_connections = 0; // said
     }
 }
 
@@ -127,7 +144,7 @@ bool Runner::step(Rank& self, const Operation& operation) {
     case Verb::probe: probe(operation); return true;
     case Verb::claim: claim(operation, pattern_of(operation), operation.bytes); return true;
     case Verb::active: send_active(operation); return true;
-    case Verb::release: release(operation); return true;
+    case Verb::release: return release(self, operation);
     case Verb::promote:
     case Verb::demote:
         driver_->switch_channel(operation.rank, static_cast<std::uint32_t>(operation.peer),
@@ -178,6 +195,14 @@ void Runner::settle() {
 
 bool Runner::receive_what_is_left() {
     bool found = false;
+    for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
+        found = receive_what_is_left(rank, Envelope::kAnySource) || found;
+    }
+    return found;
+}
+
+bool Runner::receive_what_is_left(std::uint32_t rank, std::int32_t source) {
+    bool found = false;
     std::set<std::uint32_t> contexts;
     std::set<std::int32_t> tags{Envelope::kAnyTag}; // and the tags that wildcards do not match
     for (const SentMessage& message : history_.messages) {
@@ -186,16 +211,14 @@ bool Runner::receive_what_is_left() {
             tags.insert(message.envelope.tag);
         }
     }
-    for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-        drains_[rank].verb = Verb::claim;
-        drains_[rank].rank = rank;
-        for (const std::uint32_t context : contexts) {
-            for (const std::int32_t tag : tags) {
-                while (
-                    claim(drains_[rank], {context, Envelope::kAnySource, tag}, kLongestPayload)) {
-                    found = true;
-                    begun_ = driver_->time();
-                }
+    drains_[rank].verb = Verb::claim;
+    drains_[rank].rank = rank;
+    drains_[rank].peer = Envelope::kAnySource;
+    for (const std::uint32_t context : contexts) {
+        for (const std::int32_t tag : tags) {
+            while (claim(drains_[rank], {context, source, tag}, kLongestPayload)) {
+                found = true;
+                begun_ = driver_->time();
             }
         }
     }

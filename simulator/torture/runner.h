@@ -49,7 +49,8 @@ private:
     struct Rank {
         std::vector<const Operation*> list;
         std::size_t next = 0;
-        std::uint64_t turns = 0; // turns that the present operation has had
+        std::uint64_t most_connections = 0; // connect_max; 0: any number
+        std::uint64_t turns = 0;            // turns that the present operation has had
         std::vector<std::byte> memory;
         Remote memory_remote{};
         std::vector<std::uint64_t> words;
@@ -67,10 +68,12 @@ private:
     void expose();
     void expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access, Remote& remote);
     void on_turn(std::uint32_t rank);
+    void look_at_connections(std::uint32_t rank);
     bool step(Rank& self, const Operation& operation);
     bool moving();
     void settle();
     bool receive_what_is_left();
+    bool receive_what_is_left(std::uint32_t rank, std::int32_t source);
     void look_at_buffers();
     void look_at_ranks();
     void look_at_the_end();
@@ -91,7 +94,8 @@ private:
     void probe(const Operation& operation);
     bool claim(const Operation& operation, const Envelope& pattern, Bytes room);
     void send_active(const Operation& operation);
-    void release(const Operation& operation);
+    bool release(Rank& self, const Operation& operation);
+    bool is_done_with(std::uint32_t self, std::uint32_t peer) const;
     void on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag, const std::byte* bytes,
                    Bytes length) override;
     bool one_sided(const Operation& operation);

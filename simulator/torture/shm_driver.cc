@@ -3,7 +3,6 @@
 #include "simulator/torture/shm_driver.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "fabric/shm/shm_fabric.h"
@@ -13,36 +12,6 @@
 namespace adaptib::torture {
 
 namespace {
-
-fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
-    using fault::Fault;
-    const std::map<std::string, Fault> kinds{{"datagram_doubled", Fault::datagram_doubled},
-                                             {"datagram_delayed", Fault::datagram_delayed},
-                                             {"completion_delayed", Fault::completion_delayed},
-                                             {"send_refused", Fault::send_refused},
-                                             {"commit_fails", Fault::commit_fails},
-                                             {"cm_connect_fails", Fault::cm_connect_fails}};
-    const std::map<std::string, Capability> capabilities{
-        {"lacks_whole_memory", Capability::whole_memory},
-        {"lacks_direct", Capability::direct},
-        {"lacks_reliable_ud", Capability::reliable_ud}};
-    fault::FaultPlan plan;
-    plan.seed = seed;
-    plan.knows_processes = true; // ranks compute for longer than partition_timeout
-    for (const Setting& setting : program.faults) {
-        if (const auto kind = kinds.find(setting.name); kind != kinds.end()) {
-            fault::PlannedFault& row = plan.faults.emplace_back();
-            row.fault = kind->second;
-            row.rate = std::stod(setting.value) / 1000;
-            row.delay = {20, Nanoseconds{5000}};
-        } else if (const auto lack = capabilities.find(setting.name); lack != capabilities.end()) {
-            plan.lacks |= static_cast<std::uint32_t>(lack->second);
-        } else if (setting.name == "cm_connects") {
-            plan.cm_connects = true;
-        }
-    }
-    return plan;
-}
 
 class ShmDriver final : public Driver {
 public:
@@ -199,7 +168,7 @@ private:
             return false;
         }
         if (!program.faults.empty()) {
-            node.plan = plan_of(program, program.schedule + rank);
+            node.plan = fault_plan(program, rank);
             cm_connects_ = node.plan.cm_connects;
             fabric = fault::with_faults(std::move(fabric), node.plan, clock_, node.log);
         }

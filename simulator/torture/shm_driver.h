@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Cores over the shared-memory fabric, all in this process; their turns are drawn at random.
 //
-// A program sets faults (simulator/faults/fault.h) of all fabrics in lines "fault NAME VALUE".
-// datagram_doubled, datagram_delayed, completion_delayed, send_refused, commit_fails,
-// cm_connect_fails: in this many of a thousand cases; the first two break the promise of
-// reliable_ud, and random programs do not set them yet.
-// lacks_whole_memory, lacks_direct, lacks_reliable_ud: 1: the rails hide these capabilities.
-// meets: 1: queue pairs connect through a connection manager.
+// Faults (lines "fault NAME VALUE", driver.h) are those of each rank's fabric. datagram_doubled and
+// datagram_delayed break the promise of reliable_ud, and random programs do not set them yet.
 // Threads: one.
 #pragma once
 

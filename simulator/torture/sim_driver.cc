@@ -193,19 +193,36 @@ public:
                 turn(static_cast<std::uint32_t>(rank));
             }
         };
+        if (!program.faults.empty()) {
+            for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+                faulty_.push_back(std::make_unique<Faulty>(*this, fault_plan(program, rank)));
+            }
+            options.wrap = [this](std::size_t rank, std::unique_ptr<Fabric> below) {
+                Faulty& its = *faulty_[rank];
+                return fault::with_faults(std::move(below), its.plan, its, its.log,
+                                          [this, rank](Nanoseconds when) {
+                                              if (ranks_ != nullptr) {
+                                                  ranks_->wake(rank, when);
+                                              }
+                                          });
+            };
+        }
         ranks_ = sim::Ranks::create(std::move(options), problem);
         const std::uint32_t failing = number(program, "failures", 0);
         // Per thousand. From here on a third or more of all questions, or their answers, are lost,
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
-        paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost;
+        const bool may_fail = failing > 0 || !program.faults.empty();
+        paths_may_fail_ = may_fail || number(program, "datagram_loss", 0) >= kManyLost;
         // A loss of datagrams does not end: where many are lost, each of a chain of messages may
         // wait for the longest time before one is sent again. A path that has failed often is asked
         // every 2 s; DC initiators are replaced when what they have sent is gone.
-        ends_within_ =
-            number(program, "datagram_loss", 0) >= kManyLost / 2
-                ? Nanoseconds{std::chrono::minutes{5}}
-                : std::chrono::seconds{number(program, "outliving_writes", 0) > 0 ? 5 : 3};
+        ends_within_ = number(program, "datagram_loss", 0) >= kManyLost / 2
+                           ? Nanoseconds{std::chrono::minutes{5}}
+                       : number(program, "outliving_writes", 0) > 0 ? std::chrono::seconds{5}
+                       : may_fail || number(program, "datagram_loss", 0) > 0
+                           ? std::chrono::seconds{3}
+                           : Nanoseconds{std::chrono::milliseconds{500}};
         if (ranks_ != nullptr && failing > 0) {
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
@@ -223,6 +240,9 @@ public:
     const sim::Endpoints& endpoints() const override { return ranks_->endpoints(); }
     std::vector<std::string> messages() override {
         std::vector<std::string> all;
+        if (restless_) {
+            all.emplace_back("the cores do not come to rest");
+        }
         for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
             for (const std::string& text : ranks_->messages(rank)) {
                 if (paths_may_fail_ && is_of_paths(text)) {
@@ -247,18 +267,36 @@ public:
     }
     Nanoseconds time() const override { return ranks_->world().simulator().now(); }
     Nanoseconds held_up_until() const override {
-        return std::max(failures_.last(), computes_until_);
+        Nanoseconds last = std::max(failures_.last(), computes_until_);
+        for (const auto& each : faulty_) {
+            last = each->log.entries.empty() ? last : std::max(last, each->log.entries.back().when);
+        }
+        return last;
     }
     Nanoseconds ends_within() const override { return ends_within_; }
-    std::uint64_t faults() const override { return ranks_->world().faults(); }
+    std::uint64_t faults() const override {
+        std::uint64_t sum = ranks_->world().faults();
+        for (const auto& each : faulty_) {
+            sum += each->log.entries.size();
+        }
+        return sum;
+    }
     bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
-    // Runs until the world stands still, and many passes of the cores start nothing.
+    // Runs until the world stands still, and many passes of the cores start nothing, or until it
+    // should have come to that long ago.
     void settle() override {
         constexpr int kIdlePasses = 300;
+        constexpr Nanoseconds kRest = std::chrono::minutes{1}; // after the end of all operations
         sim::Simulator& simulator = ranks_->world().simulator();
+        const Nanoseconds began = time();
+        const auto is_over = [&] {
+            restless_ =
+                restless_ || time() > std::max(began, held_up_until()) + ends_within_ + kRest;
+            return restless_ || simulator.idle();
+        };
         std::size_t events = 1;
-        while (events > 0 || !simulator.idle()) {
-            ranks_->run_until([&] { return simulator.idle(); }, kLimit);
+        while (!restless_ && (events > 0 || !simulator.idle())) {
+            ranks_->run_until(is_over, kLimit);
             events = 0;
             for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
                 for (int i = 0; i < kIdlePasses; ++i) {
@@ -301,7 +339,8 @@ private:
         world.scrambled_writes = number(program, "scrambled_writes", 0) / 1000.0;
         world.outliving_writes = number(program, "outliving_writes", 0) / 1000.0;
         if (world.outliving_writes > 0) {
-            world.packet_life = std::chrono::seconds{1};
+            world.packet_life =
+                std::chrono::microseconds{number(program, "packet_life", 1'000'000)};
         }
         world.responders = number(program, "responders", 1) != 0;
         const std::uint32_t hosts = number(program, "hosts", 2);
@@ -322,13 +361,29 @@ private:
                text.find(" further path") != std::string::npos ||
                text.find(" was made anew over ") != std::string::npos ||
                text.find(" look alike") != std::string::npos ||
+               text.find("There is no room for another ") != std::string::npos ||
                text.find(" carry nothing ") != std::string::npos;
     }
 
+    // The faults of a rank's fabric, by the world's clock.
+    struct Faulty final : Clock {
+        Faulty(const SimDriver& owner, fault::FaultPlan its)
+            : driver(owner), plan(std::move(its)) {}
+        Nanoseconds now() const override {
+            return driver.ranks_ == nullptr ? Nanoseconds{0} : driver.time();
+        }
+
+        const SimDriver& driver;
+        fault::FaultPlan plan;
+        fault::FaultLog log;
+    };
+
+    std::vector<std::unique_ptr<Faulty>> faulty_; // empty: none has faults
     std::unique_ptr<sim::Ranks> ranks_;
     std::string trace_; // path; empty: none
     bool paths_may_fail_ = false;
-    Failures failures_; // ends before the world
+    bool restless_ = false; // the world does not stand still
+    Failures failures_;     // ends before the world
     Nanoseconds computes_until_{0};
     Nanoseconds ends_within_{0};
 };

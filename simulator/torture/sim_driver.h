@@ -10,8 +10,10 @@
 // between two of these), swizzle (1: in the place of ports, cables stop without a word, one by one,
 // and go on in another order), scrambled_writes (per thousand: writes into rings of which a packet
 // is placed late), outliving_writes (per thousand: writes under way of a DC initiator that fails
-// which arrive up to 2 s later), responders (1: processes have responders), one_thread (1: each
-// process has one thread, which has the turns of all its endpoints).
+// which arrive later), packet_life (microseconds that packets live; those writes arrive within
+// twice that), responders (1: processes have responders), one_thread (1: each process has one
+// thread, which has the turns of all its endpoints). Faults (lines "fault NAME VALUE", driver.h)
+// are those of each rank's fabric.
 // Threads: one.
 #pragma once
 

@@ -288,6 +288,79 @@ TEST(Programs, AnOperationIsAskedForBeforeTheTargetCanAnswer) {
               "");
 }
 
+// The initiator of a connection that was not open yet failed while there was no room for another
+// one: the peer was lost. Now the connection is repaired once it is open.
+TEST(Programs, AnInitiatorThatFailsWhileThereIsNoRoomForAnother) {
+    EXPECT_EQ(failures("ranks 5\n"
+                       "schedule 90\n"
+                       "parameter connect_threshold 1\n"
+                       "parameter channel_policy dc_on_demand\n"
+                       "parameter dc_initiators 1\n"
+                       "parameter atomics target\n"
+                       "world machine connect-ib\n"
+                       "world hosts 5\n"
+                       "world datagram_loss 0\n"
+                       "fault request_fails 300\n"
+                       "fault create_qp_fails 500\n"
+                       "fault until 1\n"
+                       "0 send id=1 peer=1 bytes=100\n"
+                       "0 send id=2 peer=1 bytes=100\n"
+                       "0 send id=3 peer=1 bytes=100\n"
+                       "0 send id=4 peer=2 bytes=100\n"
+                       "0 send id=5 peer=2 bytes=100\n"
+                       "0 send id=6 peer=3 bytes=100\n"
+                       "0 send id=7 peer=3 bytes=100\n"
+                       "0 send id=8 peer=4 bytes=100\n"
+                       "0 send id=9 peer=4 bytes=100\n"
+                       "0 send id=10 peer=1 bytes=100\n"),
+              "");
+}
+
+// A disconnect waited for its empty write over the control lane, which then migrated: the write on
+// the former lane was taken for complete, and its address handle was destroyed under it.
+TEST(Programs, ADisconnectWhileTheControlLaneMigrates) {
+    EXPECT_EQ(failures("ranks 4\n"
+                       "schedule 235722114406726\n"
+                       "parameter eager_limit 0\n"
+                       "parameter ring_bytes 131072\n"
+                       "parameter connect partial\n"
+                       "parameter channel_policy fixed:shared_ring\n"
+                       "parameter ring_bytes 12288 0\n"
+                       "parameter connect on_demand 0\n"
+                       "parameter ring_bytes 12288 1\n"
+                       "parameter connect on_demand 1\n"
+                       "world machine connect-ib\n"
+                       "world adapters 2\n"
+                       "world ports 2\n"
+                       "world warp 531699\n"
+                       "3 promote peer=1\n"
+                       "3 active id=249 peer=1 tag=26\n"
+                       "3 active id=250 peer=1 tag=46\n"
+                       "2 send id=317 context=1 bytes=1 element=1 stride=3 at_once=1\n"
+                       "3 send id=319 peer=1 at_once=1\n"
+                       "1 send id=323 peer=3 at_once=1\n"
+                       "0 send id=330 peer=2 context=1 at_once=1\n"
+                       "1 receive id=333 peer=3 tag=-2147483648\n"
+                       "3 send id=332 peer=1\n"
+                       "3 compute amount=1\n"
+                       "2 release amount=1000\n"
+                       "1 promote peer=1\n"
+                       "0 release peer=2 amount=1000\n"
+                       "0 compute amount=1\n"
+                       "2 receive id=336 peer=-1 context=2 tag=-2147483648\n"
+                       "3 promote peer=3\n"
+                       "3 receive id=338 peer=-1 tag=-2147483648\n"
+                       "0 send id=335 peer=2 context=2 at_once=1\n"
+                       "1 send id=337 peer=3 at_once=1\n"
+                       "2 promote\n"
+                       "2 send id=344 context=2 at_once=1\n"
+                       "0 promote peer=2\n"
+                       "1 receive id=348 peer=-1 tag=-2147483648\n"
+                       "2 demote\n"
+                       "2 wait id=344 amount=1000\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -597,7 +597,7 @@ bool Handshake::renew_shared(Peer& peer, Subchannel& subchannel) {
     std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
     peer.in.credit_work.begin();
     if (const Status status = parts_.queue_pairs.make_shared(peer, subchannel); !status.ok()) {
-        if (peer.interruption.repair.active) { // repairs as usual, once both sides have agreed
+        if (parts_.repairs.may_begin(peer)) { // repairs as usual, once both sides have agreed
             subchannel.qp = std::move(old);
             parts_.repairs.begin(peer);
         } else {

@@ -42,6 +42,10 @@ bool SharedDraining::drained(Peer& peer) {
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
         SharedQueuePair* const shared = peer.shared_queue_pair(peer.lanes.subchannels[i]);
         if (shared != nullptr && i != chosen) {
+            if (!shared->initiator().failed() &&
+                peer.connection.closing.flush.awaits(peer.lanes.subchannels[i])) {
+                return false; // the control lane has migrated since the flush was posted
+            }
             shared->settle(shared->posts());
         }
     }
