@@ -184,6 +184,8 @@ hca_fault() {
         "$control" "$device" loss "$loss" || return
     done
     local fault= status
+    local -x ADAPTIB_TEST_READY=$logs/hca-fault.ready
+    rm -f "$ADAPTIB_TEST_READY"
     if [ -n "$meanwhile" ]; then
         # shellcheck disable=SC2086
         "hca_${meanwhile%% *}" "$control" ${meanwhile#* } 3>"$logs/hca-fault.faults" &
@@ -610,10 +612,12 @@ hca_mac() {
     done
 }
 
-# hca_dead CONTROL PORT...: the ports' hosts fall silent while the job runs, and answer no ARP
+# hca_dead CONTROL PORT...: the ports' hosts fall silent once pauses knows the rate, and answer no ARP
 hca_dead() {
     local port
-    sleep 1.8 # until the job has made its connections
+    until [ -e "$ADAPTIB_TEST_READY" ]; do
+        sleep 0.05
+    done
     for port in "${@:2}"; do
         "$1" "$port" silent && "$1" "$port" silent_arp && echo dead >&3 || return
     done

@@ -126,6 +126,18 @@ TEST_F(Port, CompletionsFromBeforeARestartDoNotCount) {
     static_cast<void>(polled());
 }
 
+// E810 as RoCE, for example
+TEST_F(Port, AQueuePairThatCannotStartAgainIsReplaced) {
+    rail.reuses = false;
+    rail.receives.clear();
+    ASSERT_TRUE(port.reset(Nanoseconds{1000}));
+    port.start_again();
+    EXPECT_TRUE(port.ready());
+    EXPECT_FALSE(port.broken());
+    EXPECT_EQ(port.qp_number(), 78u);
+    EXPECT_EQ(rail.receives.size(), kReceives);
+}
+
 TEST_F(Port, ADeviceThatIsGoneIsTriedAgainLater) {
     rail.create_result = rail.modify_result = Status::error(Reason::no_device);
     EXPECT_FALSE(port.reset(Nanoseconds{1000}));

@@ -59,6 +59,8 @@ public:
     Status create_result = kOk; // of queue pairs
     Status modify_result = kOk;
     Status memory_result = kOk;
+    bool reuses = true;      // queue pairs that were reset
+    std::uint32_t pairs = 0; // made
 
 private:
     class Region final : public MemoryRegion {
@@ -95,10 +97,16 @@ private:
     };
     class Pair final : public QueuePair {
     public:
-        explicit Pair(DatagramRail& rail) : QueuePair(QpType::ud), rail_(rail) { number_ = 77; }
+        explicit Pair(DatagramRail& rail) : QueuePair(QpType::ud), rail_(rail) {
+            number_ = 77 + rail_.pairs++;
+        }
 
     private:
         Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override {
+            if (was_reset_ && attributes.state == QpState::init && !rail_.reuses) {
+                return Status::error(Reason::bad_argument);
+            }
+            was_reset_ = was_reset_ || attributes.state == QpState::reset;
             if (rail_.modify_result.ok()) {
                 rail_.state = attributes.state;
                 rail_.access_key = (mask & kQpKey) != 0 ? attributes.access_key : rail_.access_key;
@@ -126,6 +134,7 @@ private:
             return kOk;
         }
         DatagramRail& rail_;
+        bool was_reset_ = false;
     };
 
     Status allocate_impl(Bytes length, std::uint32_t, std::unique_ptr<MemoryRegion>& out) override {

@@ -229,6 +229,31 @@ TEST_F(Responding, AQueuePairThatFailsIsBegunAnew) {
     EXPECT_TRUE(wait([&] { return answers() == 1; }));
 }
 
+// E810 as RoCE, for example
+TEST_F(Responding, AQueuePairThatCannotBeginAnewIsReplaced) {
+    open_roce();
+    respond();
+    const std::uint32_t qp = fabric_->responder_qp(0);
+    {
+        const std::lock_guard lock(lib_.lock());
+        lib_.devices[0].reuses = false;
+        lib_.qp(qp).state = IBV_QPS_ERR;
+        ibv_wc failed{};
+        failed.wr_id = next_receive(qp).wr_id;
+        failed.status = IBV_WC_WR_FLUSH_ERR;
+        lib_.complete_receive(qp, failed);
+        used_ = lib_.received.size();
+    }
+    ASSERT_TRUE(wait([&] { return fabric_->responder_qp(0) != qp; }));
+    const std::uint32_t other = fabric_->responder_qp(0);
+    ASSERT_TRUE(wait([&] {
+        const std::lock_guard lock(lib_.lock());
+        return lib_.qp(other).state == IBV_QPS_RTS && !lib_.qp(qp).alive;
+    }));
+    ask(other, "q5");
+    EXPECT_TRUE(wait([&] { return answers() == 1; }));
+}
+
 // The thread follows the port's changes that the core hears of.
 TEST_F(Responding, AnotherPartitionIsFollowed) {
     open_roce();

@@ -36,6 +36,7 @@ struct FakeDevice {
     ibv_device_attr limits{};
     std::uint32_t inline_bytes = 512;
     bool no_inline = false; // accepts any inline_bytes, and gives none, as hfi1
+    bool reuses = true;     // queue pairs that were reset (irdma: not)
     bool rc = true;
     bool ud = true;
     bool resizes = true;       // completion queues
@@ -102,6 +103,7 @@ constexpr auto kDcTarget = static_cast<ibv_qp_type>(0xfe);
 struct FakeQp : ibv_qp {
     bool alive = true;
     ibv_qp_type kind = IBV_QPT_RC; // also kDcInitiator, kDcTarget
+    bool was_reset = false;
     int unacknowledged = 0;
     ibv_qp_init_attr init{};
     ibv_mig_state migration = IBV_MIG_MIGRATED;

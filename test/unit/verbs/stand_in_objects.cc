@@ -470,6 +470,9 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     if (!move_is_legal(fake, to, mask)) {
         return EINVAL;
     }
+    if (fake.was_reset && to == IBV_QPS_INIT && !self().device_of(qp->context).reuses) {
+        return EINVAL;
+    }
     check_values(fake, *attributes, mask);
     if ((mask & IBV_QP_PATH_MIG_STATE) != 0) {
         fake.migration = attributes->path_mig_state;
@@ -483,6 +486,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
         fake.qp_num = ++self().target_numbers;
     }
     if (to == IBV_QPS_RESET) {
+        fake.was_reset = true;
         fake.sends.clear();
         fake.receives = 0;
         fake.migration = IBV_MIG_MIGRATED;
