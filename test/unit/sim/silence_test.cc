@@ -301,6 +301,22 @@ TEST(Silence, AQueuePairWhosePacketsVanishIsReplacedThoughItsPathAnswers) {
     }
 }
 
+// A packet that was lost is sent again after answer_timeout, which may be longer than failure_timeout.
+TEST(Silence, APacketThatIsSentAgainIsWaitedFor) {
+    for (const int answer_timeout : {1000, 2000}) {
+        World2 world({.ports = 1}, {answer_timeout, 6, 0});
+        world.ranks->world().set_connections(false);
+        Messages messages;
+        start(world, messages, 0, 8);
+        rest(*world.ranks, std::chrono::milliseconds{answer_timeout / 2});
+        world.ranks->world().set_connections(true);
+        EXPECT_LT(world.wait([&] { return arrived(messages); }, 10s),
+                  std::chrono::milliseconds{answer_timeout});
+        expect_whole(messages);
+        EXPECT_EQ(world.sum(&Counters::repairs), 0u) << answer_timeout;
+    }
+}
+
 // Nothing completes for seconds, as the links carry so little.
 TEST(Silence, ALongTransferOverASlowLinkIsNotCut) {
     for (char* const rendezvous : {kGet, kPut}) {
