@@ -328,6 +328,19 @@ def one_line(text):
     return re.sub(r"\s+", " ", text)
 
 
+def is_equivalent(mutant, same):
+    """A line of `equivalent` may give more of the mutant's own line, to name one place of several"""
+    old, new = one_line(mutant["old"]), one_line(mutant["new"])
+    if (mutant["file"], old, new) in same:
+        return True
+    text = (TREE / CORE / mutant["file"]).read_text()
+    before, _, after = text.partition(changed(mutant["kind"], mutant["old"], mutant["new"],
+                                              mutant["number"]))
+    before, after = before.rpartition("\n")[2], after.partition("\n")[0]
+    return any((mutant["file"], before[i:] + old + after[:j], before[i:] + new + after[:j]) in same
+               for i in range(len(before) + 1) for j in range(len(after) + 1))
+
+
 def report(_):
     outcomes = kept("outcomes.json")
     same = equivalents()
@@ -337,8 +350,7 @@ def report(_):
         outcome = outcomes.get(str(mutant["number"]))
         if outcome is None:
             continue
-        key = (mutant["file"], one_line(mutant["old"]), one_line(mutant["new"]))
-        what = "equivalent" if key in same else outcome["outcome"]
+        what = "equivalent" if is_equivalent(mutant, same) else outcome["outcome"]
         for group in ("all", mutant["kind"], mutant["file"].split("/")[0] + "/"):
             counts[group][what] += 1
         if what in ("lives", "not reached"):

@@ -75,7 +75,9 @@ class Unit:
         if kind == Kind.FIELD_DECL and cursor.is_bitfield():
             return
         children = list(cursor.get_children())
-        if in_function:
+        if kind == Kind.IF_STMT and self.is_constant(cursor):
+            children = children[1:]
+        elif in_function:
             self.look(cursor, kind, children)
         for child in children:
             self.walk(child, in_function or child.kind == Kind.COMPOUND_STMT)

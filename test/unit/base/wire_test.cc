@@ -372,6 +372,8 @@ TEST(Wire, RendezvousBodiesWithinTheirRangesPass) {
     EXPECT_TRUE(check_body(body));
     body.address = kMax64 - body.bytes + 1; // wraps around
     EXPECT_FALSE(check_body(body));
+    body.bytes = 0;
+    EXPECT_TRUE(check_body(body)) << "of no bytes, wherever they would be";
 }
 
 TEST(Wire, PackedSourcesNeedNoKeys) {

@@ -130,6 +130,19 @@ TEST_F(Link, NonsenseIsNotTakenForAnAcknowledgement) {
     EXPECT_TRUE(link.unacknowledged());
 }
 
+// It has one bit for each of 32 datagrams.
+TEST_F(Link, AnAcknowledgementThatComesLateSaysNothingOfLaterDatagrams) {
+    const Nanoseconds now{0};
+    for (std::uint32_t i = 1; i < 40; ++i) {
+        link.add(i, now);
+        acknowledged(i + 1, 0, now);
+    }
+    link.add(40, now);
+    acknowledged(7, 0b1, now); // 8, but not 40
+    EXPECT_EQ(released.size(), 39u);
+    EXPECT_TRUE(link.unacknowledged());
+}
+
 // An acknowledgement that no state of a receiver gives. What it acknowledges has left its slot.
 TEST_F(Link, TheOldestIsNotRepeatedOnceItIsAcknowledged) {
     link.add(100, Nanoseconds{0});
@@ -171,6 +184,13 @@ TEST_F(Link, AGapIsFilledWithoutWaiting) {
     acknowledged(1, 0b11, milliseconds{2});
     EXPECT_EQ(to_repeat(milliseconds{2}), DatagramLink::kNone)
         << "repeated once, now the timer's turn";
+}
+
+TEST_F(Link, TheFirstOfTwoIsRepeatedOnceTheSecondIsThere) {
+    link.add(100, Nanoseconds{0});
+    link.add(101, Nanoseconds{0});
+    acknowledged(1, 0b1, milliseconds{1});
+    EXPECT_EQ(to_repeat(milliseconds{1}), 100u);
 }
 
 TEST_F(Link, TheTimeoutFollowsTheRoundTrip) {

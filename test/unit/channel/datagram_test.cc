@@ -14,6 +14,7 @@
 #include "base/wire_connect.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/shm/ud.h"
+#include "unit/channel/datagram_rail.h"
 #include "unit/null_rail.h"
 
 namespace adaptib {
@@ -245,6 +246,37 @@ TEST_F(Datagram, AddressHandlesOfProbesGoWhenTheyAreSent) {
     }
     EXPECT_LE(most, segment.use_count() + 4);
     EXPECT_LE(segment.use_count(), 10);
+}
+
+// Nothing else may be sent over the port, to show that it is stuck.
+TEST(DatagramProbes, OneThatTheAdapterDoesNotEndRestartsThePort) {
+    using std::chrono::milliseconds;
+    ManualClock clock;
+    Counters counters;
+    test::DatagramRail rail;
+    std::unique_ptr<DatagramChannel> channel;
+    ASSERT_TRUE(DatagramChannel::create(rail, {1, 2}, clock, counters, channel).ok());
+    channel->retransmitter().tolerate(
+        milliseconds{800}, [](std::uint64_t) { return nullptr; },
+        [](DatagramTarget&, DatagramChannel::PathFailure, WorkStatus) {}, [](DatagramTarget&) {});
+    int handles = 0;
+    const DatagramTarget target{nullptr, 5, 6, 7, nullptr};
+    const ProbeBody body{};
+    MessageHeader header;
+    header.type = MessageType::probe;
+    header.length = sizeof body;
+    const auto probe = [&] {
+        return channel->send_probe(target, 0, std::make_unique<test::CountedHandle>(handles), 5,
+                                   header, &body);
+    };
+    clock.advance(milliseconds{1}); // a time of zero is no time
+    ASSERT_TRUE(probe());
+    clock.advance(milliseconds{800});
+    ASSERT_TRUE(probe());
+    EXPECT_EQ(counters.datagram_restarts, 0u);
+    clock.advance(milliseconds{1});
+    ASSERT_TRUE(probe());
+    EXPECT_EQ(counters.datagram_restarts, 1u);
 }
 
 TEST_F(Datagram, AReservationThatIsNotCommittedSendsNothing) {

@@ -215,6 +215,22 @@ TEST_P(RingsOf, AnAnswerLetsTheWriterLookAgain) {
     }
 }
 
+// The end of each lap costs a look at the reader's progress.
+TEST_P(RingsOf, AnswersToEachMessageMakeNoLapShorterThanAShortOne) {
+    Ring ring = make(8192);
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    const std::byte* const begin = ring.reader.next();
+    std::ptrdiff_t furthest = 0;
+    for (int i = 0; i < 1000; ++i) {
+        ASSERT_TRUE(ring.send(payload_of(ring.sequence, 8)));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+        furthest = std::max(furthest, ring.reader.next() - begin);
+        ring.writer->answered();
+    }
+    EXPECT_GE(furthest, static_cast<std::ptrdiff_t>((kShortLap - 2) * kRingUnit));
+}
+
 // The last message of a lap marks its end, so no extra message is needed, whether the writer stores
 // it on the fast or the general path, long or short.
 TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {

@@ -396,6 +396,19 @@ TEST_F(Handshakes, WhileDevicesAreAwayConnectionsWait) {
     EXPECT_EQ(another.session.state, ConnectState::requested);
 }
 
+// Others may need the memory of its last ring.
+TEST_F(Handshakes, APeerWithoutQueuePairsKeepsNoRing) {
+    Peer& other = peer(1);
+    ASSERT_TRUE(first_.allocate(4096, kLocalWrite, other.in.ring_memory).ok());
+    counters_.buffers = 1;
+    counters_.buffers_bytes = other.in.ring_memory->length();
+    first_.away = second_.away = true;
+    connections_->request(other);
+    EXPECT_EQ(other.in.ring_memory, nullptr);
+    EXPECT_EQ(counters_.buffers, 0u);
+    EXPECT_EQ(counters_.buffers_bytes, 0u);
+}
+
 TEST_F(Handshakes, WithoutRoomARequestIsRefused) {
     limit_to_one();
     arrive(peer(1), MessageType::connect_request, body(7));

@@ -62,8 +62,10 @@ TEST_F(DeparturesTest, APeerThatFinalizesLeavesWithoutAFailure) {
     paths_.report_failure(peer_, 1, "the peer closes one rail after another");
     ASSERT_LT(paths_.usable_count(peer_), peer_.contact.route.total);
     handle_of(peer_).says(Status::error(Reason::no_device));
+    peer_.session.disconnect_sent = true; // nobody will answer it
     departures_.on_peers_changed();
     expect_released_at_the_end_of_progress();
+    EXPECT_FALSE(peer_.session.disconnect_sent) << "what is sent later would wait for its end";
     EXPECT_TRUE(peer_.lanes.subchannels.empty());
     EXPECT_EQ(paths_.usable_count(peer_), peer_.contact.route.total);
     EXPECT_EQ(directory_.find(7), &peer_) << "its record stays";

@@ -157,6 +157,32 @@ TEST(Life, AConnectionWaitsForSecondsBeforeItIsBroken) {
     }
 }
 
+// Whoever waits for a peer tells it now and then what it has consumed, which shows whether the peer
+// lives. Finding the peers takes a look at each request, so with many requests that is rarer.
+TEST(Life, ManyRequestsThatWaitAreLookedAtRarely) {
+    constexpr std::size_t kRequests = 20'000;
+    constexpr int kPasses = 4 * 65'536;
+    std::vector<std::byte> data;
+    std::vector<TestRequest> receives(kRequests);
+    Cores world(2);
+    exchange(world, 8, 100);
+    ASSERT_EQ(world.peer(1, 0)->session.state, ConnectState::open);
+    for (TestRequest& receive : receives) {
+        ASSERT_TRUE(
+            world.core(1)
+                .protocol()
+                .receives()
+                .receive({0, 0, 77}, contiguous(data), receive.user, receive.done, world.peer(1, 0))
+                .ok());
+    }
+    const std::uint64_t before = world.counters(1).credit_returns;
+    for (int pass = 0; pass < kPasses; ++pass) {
+        world.progress(1);
+    }
+    EXPECT_GE(world.counters(1).credit_returns, before + 1);
+    EXPECT_LE(world.counters(1).credit_returns, before + 2);
+}
+
 TEST(Life, CrossingConnectionRequestsBecomeOneConnection) {
     Options options;
     options.parameters.connect_threshold = 0;

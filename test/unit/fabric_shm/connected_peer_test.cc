@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "fabric/shm/initiator_fence.h"
 #include "fabric/shm/message_sender.h"
 #include "fabric/shm/queue.h"
 #include "unit/fabric_shm/two_segments.h"
@@ -50,6 +51,32 @@ TEST_F(ConnectedPeerTest, IsReachableOverRailsThatAreUp) {
     EXPECT_FALSE(peer_->reachable());
     target_->header()->rail[0].word.store(0);
     EXPECT_TRUE(peer_->reachable());
+}
+
+// A key is of one rail.
+TEST_F(ConnectedPeerTest, FindsTheKeyOfItsOwnRail) {
+    std::byte memory[64] = {};
+    register_memory(memory, 64, kRemoteRead);
+    std::uint32_t second = 0;
+    ASSERT_TRUE(regions_.add(address_of(memory), 64, 1, kRemoteRead, kPrivate, second).ok());
+    ConnectedPeer other(own_rail_, initiator_->cookie());
+    other.attach(peer_->shared_segment(), 1, kTargetQp);
+    EXPECT_EQ(other.find_key({address_of(memory), 64, kRemoteRead}), second);
+}
+
+// Its segment stays mapped as long as it may write.
+TEST_F(ConnectedPeerTest, AnInitiatorThatIsIdleAgainIsForgotten) {
+    InitiatorFence fence;
+    const std::shared_ptr<PeerSegment>& segment = peer_->shared_segment();
+    const long before = segment.use_count();
+    entry().busy.store(1);
+    fence.wait_a_while({{segment, &entry()}});
+    EXPECT_GT(segment.use_count(), before);
+    fence.look(*initiator_);
+    EXPECT_GT(segment.use_count(), before);
+    entry().busy.store(0);
+    fence.look(*initiator_);
+    EXPECT_EQ(segment.use_count(), before);
 }
 
 TEST_F(ConnectedPeerTest, FindsOnlyMemoryThatBothRegionAndQueuePairGrant) {

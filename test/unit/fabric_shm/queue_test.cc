@@ -315,6 +315,22 @@ TEST_F(Queue, ProducersKilledMidStreamDoNotStopTheOthers) {
     EXPECT_EQ(consumer_.garbage(), 0u);
 }
 
+// No producer tells that it has reserved it.
+TEST_F(Queue, AReservationOfNobodyIsGivenUpAfterManyLooks) {
+    const auto peer = attach();
+    segment_->header()->reserve.fetch_add(1);
+    ASSERT_TRUE(push_numbered(*peer, 1, 5, 24));
+    int looks = 1;
+    while (!consumer_.resolve_hole()) {
+        ASSERT_LT(++looks, 10'000);
+    }
+    EXPECT_GT(looks, 100) << "a producer may be about to tell";
+    EXPECT_EQ(consumer_.garbage(), 1u);
+    RecordView record;
+    ASSERT_TRUE(consumer_.front(record));
+    EXPECT_EQ(record.fields.immediate, 5u);
+}
+
 TEST_F(Queue, GarbageIsCountedAndSkipped) {
     const auto peer = attach();
     Random random(9);

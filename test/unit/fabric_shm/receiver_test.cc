@@ -151,6 +151,25 @@ TEST_F(ReceiverTest, AMessageOfSeveralRecordsTakesOneReceive) {
     EXPECT_EQ(received(5), "abcde");
 }
 
+// Else the peer would take a message of the next connection, whose numbers begin anew, for refused.
+TEST_F(ReceiverTest, ANewConnectionForgetsTheMessageThatWasRefused) {
+    make(QpType::rc);
+    ASSERT_TRUE(post(1, 4).ok());
+    ASSERT_EQ(deliver(RecordType::message, "abcde", kRecordFirst | kRecordLast),
+              Receiver::Taken::broken);
+    receiver_->flush();
+    receiver_->restart();
+    EXPECT_EQ(entry_.refused.load(), 0u);
+}
+
+TEST_F(ReceiverTest, ASharedReceiveQueueThatEndsMakesRoomForAnother) {
+    for (std::uint32_t i = 0; i <= kMaxSrqs; ++i) {
+        std::uint32_t index = 0;
+        ASSERT_TRUE(context_->srqs().add(index).ok()) << i;
+        const ShmSharedReceiveQueue queue(*context_, 0, index, 4);
+    }
+}
+
 TEST_F(ReceiverTest, RefusesAMessageThatIsLongerThanItsReceive) {
     make(QpType::rc);
     ASSERT_TRUE(post(1, 4).ok());

@@ -123,6 +123,9 @@ TEST_F(ActiveMessages, ThisProcessIsNoTarget) {
     EXPECT_EQ(
         opal_common_adaptib_active_try_send(core_, self(), kTag, text, sizeof text, nullptr, 0),
         OPAL_COMMON_ADAPTIB_AGAIN);
+    EXPECT_EQ(
+        opal_common_adaptib_active_gather(core_, self(), kTag, text, 2, text + 2, 4, &request.user),
+        OPAL_COMMON_ADAPTIB_AGAIN);
     opal_common_adaptib_active_declined(core_, self(), 5000);
     opal_common_adaptib_progress(core_);
     EXPECT_EQ(request.reported, 0);

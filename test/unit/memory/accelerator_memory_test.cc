@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -195,6 +196,20 @@ TEST(ExportedMemory, ClosesItsFile) {
         EXPECT_EQ(second.range().file, file);
     }
     EXPECT_EQ(close(file), -1);
+}
+
+// The first number is free in a program that was started without standard input.
+TEST(ExportedMemory, ClosesTheFirstFile) {
+    const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    close(STDIN_FILENO);
+    const int file = memfd_create("accelerator", MFD_CLOEXEC);
+    EXPECT_EQ(file, STDIN_FILENO);
+    { const ExportedMemory first({file, 0}); }
+    EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1);
+    if (input >= 0) {
+        dup2(input, STDIN_FILENO);
+        close(input);
+    }
 }
 
 // No library of an accelerator is loaded here.

@@ -383,6 +383,9 @@ TEST_F(FrequentBuffersTest, UsesAreReported) {
               "    128           51    96.08%        1           50    80.39%\n"
               "   4096           50    98.00%        1           50    82.00%\n");
     EXPECT_EQ(buffer_uses_text({}), "");
+    std::array<BufferUses, FrequentBuffers::kClasses> once{};
+    once[0].uses = 1;
+    EXPECT_NE(buffer_uses_text(once).find("    128            1 "), std::string::npos);
     EXPECT_EQ(counters_.frequent_gathered, 82u);
     EXPECT_EQ(counters_.frequent_gathered_bytes, 41u * (4096 + 200));
 }

@@ -114,6 +114,17 @@ TEST_F(GatheredMessagesOfAPeer, TheFastPathLeavesThemToARequest) {
     EXPECT_EQ(carry().size(), 3u);
 }
 
+// The fast path finds a buffer for the request that follows, and that is another one.
+TEST_F(GatheredMessagesOfAPeer, ABufferIsFoundForOneRequest) {
+    EXPECT_FALSE(RingSends::try_isend(*peer, kEnvelope, data.data(), kShort));
+    ASSERT_TRUE(send(kShort - 1).ok());
+    EXPECT_TRUE(complete);
+    ASSERT_TRUE(send(kShort).ok());
+    EXPECT_FALSE(complete);
+    EXPECT_EQ(gathered(), 1u);
+    EXPECT_EQ(carry().size(), 2u);
+}
+
 TEST_F(GatheredMessagesOfAPeer, WhatCannotBeRegisteredIsCopied) {
     constexpr std::uintptr_t kPage = 4096;
     first.refused = second.refused =

@@ -240,6 +240,22 @@ TEST_F(RendezvousTest, ClearedWithAnAddressTheSenderWritesAndSaysSo) {
     EXPECT_EQ(sent, 1);
 }
 
+// The policy epc cuts what a caller waits for, and nothing else.
+TEST_F(RendezvousTest, TheSenderWritesAsItsCallerSends) {
+    peer->lanes.scheduler = scheduler("epc");
+    send.op_kind = OpKind::non_blocking;
+    use(true);
+    ClearBody clear{};
+    clear.send_id = announced().send_id;
+    clear.wanted = kLength;
+    clear.address = kTheirs;
+    clear.key_count = 2;
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    EXPECT_EQ(posted(), 1u);
+    complete_all();
+    EXPECT_EQ(sent, 1);
+}
+
 TEST_F(RendezvousTest, DataThatCannotBeRegisteredIsPackedBlockByBlock) {
     use(false);
     can_register = false;

@@ -184,6 +184,24 @@ TEST_F(Probes, AnAnswerEndsTheSuspicion) {
     EXPECT_EQ(state(kPair), PathState::up);
 }
 
+TEST_F(Probes, EachSuspicionBeginsWithQuestionsInQuickSuccession) {
+    const auto time_for_questions = [this] {
+        const Nanoseconds begin = world_.clock.now();
+        asked_.clear();
+        paths_->report_suspect(*peer_, kPair, "silent");
+        while (asked_.size() < PathProbes::kIgnored) {
+            pass(1ms, false);
+        }
+        const Nanoseconds took = world_.clock.now() - begin;
+        probes_->on_probe(*peer_, kPair, MessageType::probe_answer, asked_.back());
+        return took;
+    };
+    const Nanoseconds first = time_for_questions();
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_LT(time_for_questions(), 2 * first);
+    }
+}
+
 // The peer computes with a full queue behind this path, and then first takes messages that came
 // over another path: one question that it had no time for does not make the path fail.
 TEST_F(Probes, AQuestionCountsAsIgnoredOnce) {

@@ -127,6 +127,16 @@ TEST(WayChoice, ComesBackSoonToOneThatIsThereAgain) {
         << "one good try brings the next ones soon";
 }
 
+TEST(WayChoice, OneGoodTryBringsTheNextSoon) {
+    WayChoice choice;
+    play(choice, 100'000, Nanoseconds{1000}, Nanoseconds{2000});
+    for (int i = 0, tried = 0; tried < 3; ++i) { // one try
+        ASSERT_LT(i, 2000);
+        tried += play(choice, 1, Nanoseconds{1000}, Nanoseconds{600});
+    }
+    EXPECT_GT(play(choice, 20, Nanoseconds{1000}, Nanoseconds{600}), 12);
+}
+
 TEST(WayChoice, OneTimeThatIsOffSaysNothing) {
     WayChoice choice;
     play(choice, 1000, Nanoseconds{1000}, Nanoseconds{600});

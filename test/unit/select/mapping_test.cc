@@ -99,6 +99,17 @@ TEST(Mapping, WithoutSharedRingsThereAreAsManyAsConnections) {
     EXPECT_TRUE(choice.mapping.shared.empty());
 }
 
+// Queue pairs that nobody gains by are not made.
+TEST(Mapping, WhoGainsNothingByAConnectionSharesQueuePairs) {
+    ChannelCosts costs;
+    costs.connected_ring = costs.shared_ring;
+    costs.establish = costs.establish_shared;
+    Counts counts{{1, 1000}, {2, 800}};
+    const Choice choice = find_mapping(counts, costs, {});
+    EXPECT_TRUE(choice.mapping.connected.empty());
+    EXPECT_EQ(choice.mapping.shared.size(), 2u);
+}
+
 TEST(Mapping, PollingBoundsTheRingsOfManyEqualSources) {
     Counts counts;
     for (std::uint64_t i = 0; i < 200; ++i) {

@@ -227,7 +227,13 @@ TEST_F(ShortMessages, LeaveASlowRailThatClaimsToBeFast) {
     EXPECT_EQ(ranks->counters(1).spread_trials, 0u);
     const std::string report = ranks->core(1).report();
     EXPECT_NE(report.find(" MB/s; carries the ring\n"), std::string::npos) << report;
-    EXPECT_NE(report.find("of process 0: measured "), std::string::npos) << report;
+    const std::string what = "of process 0: measured ";
+    const std::size_t at = report.find(what);
+    ASSERT_NE(at, std::string::npos) << report;
+    const double measured = std::stod(report.substr(at + what.size())) * 1e6;
+    const auto rate = static_cast<double>(ranks->core(1).rails()[0]->info().rate.value);
+    EXPECT_GT(measured, rate / 100);
+    EXPECT_LT(measured, 2 * rate);
     ping_pong(*ranks, 100, 2000);
     EXPECT_EQ(control_lane(*ranks, 1, 0), 0u) << "and it stays";
     EXPECT_EQ(ranks->counters(0).lanes_migrated, 0u);

@@ -4,9 +4,14 @@
 #include "stats/counters.h"
 
 #include "base/process_name.h"
+#include "stats/live_counters.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -260,6 +265,47 @@ TEST(Counters, TheLargestNumbersFitIntoTheReport) {
     }
     EXPECT_EQ(found, 46u) << report;
     EXPECT_EQ(report.back(), '\n') << report;
+}
+
+// -------------------------------------------------------------------------------------------------
+// The file that others watch; each test shares the counters of a process of its own
+
+// Returns the number that the next file gets.
+int next_file() {
+    const int file = dup(STDERR_FILENO);
+    close(file);
+    return file;
+}
+
+// Who watches maps the file, and would be killed by a read beyond its end.
+TEST(LiveCounters, NobodyChangesTheSizeOfTheirFile) {
+    const auto shared = [] {
+        const int file = next_file();
+        return share_counters(7) && ftruncate(file, 0) != 0 &&
+               ftruncate(file, 2 * static_cast<off_t>(kLiveBytes)) != 0 &&
+               fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) != 0;
+    };
+    EXPECT_EXIT(std::_Exit(shared() ? 0 : 1), testing::ExitedWithCode(0), "");
+}
+
+// The system kills who makes a file longer than its limit.
+TEST(LiveCounters, WithoutRoomForTheirFileNobodyCanWatch) {
+    const auto refused = [] {
+        const rlimit limit{kLiveBytes - 1, kLiveBytes - 1};
+        return setrlimit(RLIMIT_FSIZE, &limit) == 0 && !share_counters(7);
+    };
+    EXPECT_EXIT(std::_Exit(refused() ? 0 : 1), testing::ExitedWithCode(0), "");
+}
+
+// Without standard input, the file is the first.
+TEST(LiveCounters, AFileThatCannotBeMappedIsClosed) {
+    const auto closed = [] {
+        close(STDIN_FILENO);
+        const rlimit limit{4096, 4096};
+        return setrlimit(RLIMIT_AS, &limit) == 0 && !share_counters(7) &&
+               fcntl(STDIN_FILENO, F_GETFD) == -1;
+    };
+    EXPECT_EXIT(std::_Exit(closed() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
 
 } // namespace

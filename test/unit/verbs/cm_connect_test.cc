@@ -178,6 +178,17 @@ TEST_F(CmConnectTest, TheAddressOfAPortIsFoundAmongAllOfTheHost) {
     EXPECT_EQ(rail(0).address().bytes[59], std::byte{7});
 }
 
+// Peers over RoCE know the port by its GID.
+TEST_F(CmConnectTest, TheAddressOfTheGidGoesBeforeOthersOfThePort) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.devices[0].ports[0].gids[3] = gid("fd00::7", IBV_GID_TYPE_ROCE_V2, 3);
+    cm_.addresses.clear();
+    cm_.add_address("10.0.0.1", "rxe0");
+    cm_.add_address("fd00::7", "rxe0");
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(cm_.listener(0).ip, "fd00::7");
+}
+
 TEST_F(CmConnectTest, APortWithoutAnAddressIsLeftOutAndSaysSo) {
     cm_.addresses.pop_back();
     ASSERT_EQ(open(), kOk) << error_;

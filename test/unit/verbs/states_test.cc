@@ -182,6 +182,17 @@ TEST_F(States, CreateAttributes) {
     EXPECT_GE(made.cap.max_send_sge, 1u);
 }
 
+TEST_F(States, EachReceiveTakesRoomForItsList) {
+    open_ib();
+    CompletionQueue& queue = cq(0, 4096);
+    QpInit what = init(QpType::rc, queue);
+    what.receive_depth = 2048;
+    what.max_gather = 1;
+    const Bytes one = qp(what).queue_bytes();
+    what.max_gather = 3;
+    EXPECT_EQ(qp(what).queue_bytes(), one + Bytes{2048} * (64 - 16));
+}
+
 TEST_F(States, BadCreateArguments) {
     open_ib();
     CompletionQueue& queue = cq();
@@ -194,6 +205,7 @@ TEST_F(States, BadCreateArguments) {
         EXPECT_EQ(out, nullptr);
     };
     refused(Reason::bad_argument, [](QpInit& i) { i.send_cq = nullptr; });
+    EXPECT_EQ(rail().last_error_text(), "");
     refused(Reason::bad_argument, [](QpInit& i) { i.receive_cq = nullptr; });
     refused(Reason::bad_argument, [](QpInit& i) { i.send_depth = 4097; });
     refused(Reason::bad_argument, [](QpInit& i) { i.receive_depth = 4097; });
@@ -203,6 +215,7 @@ TEST_F(States, BadCreateArguments) {
     refused(Reason::bad_argument, [&](QpInit& i) { i.send_cq = &elsewhere; });
     refused(Reason::bad_argument, [&](QpInit& i) { i.receive_cq = &elsewhere; });
     refused(Reason::not_supported, [](QpInit& i) { i.type = QpType::dc_initiator; });
+    EXPECT_TRUE(rail().last_error_text().starts_with("no DC queue pairs: "));
     SharedReceiveQueue& shared = srq();
     refused(Reason::not_supported, [&](QpInit& i) {
         i.type = QpType::ud;
