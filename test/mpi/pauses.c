@@ -4,8 +4,8 @@
  * exchange messages, and each further rank owes rank 0 an answer meanwhile and computes. Every
  * hundredth message is long.
  * Arguments: seconds, the longest pause allowed (s; the first one begins where MPI_Init ends), the
- * rate needed in percent of that at the beginning (0: any). Once it knows that one, it makes the file
- * that ADAPTIB_TEST_READY names, if it is set.
+ * rate needed in percent of that at the beginning (0: any). Once it knows that one, it makes the
+ * file that ADAPTIB_TEST_READY names, if it is set.
  */
 #include "check.h"
 

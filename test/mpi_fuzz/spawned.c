@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Spawned processes: one or two that run this program with --child. They and those that spawned them
- * exchange messages between the groups, then in one group, and part. Chosen only if --only names it:
- * a step takes a second. Children write no log; they send back what they got.
+ * Spawned processes: one or two that run this program with --child. They and those that spawned
+ * them exchange messages between the groups, then in one group, and part. Chosen only if --only
+ * names it: a step takes a second. Children write no log; they send back what they got.
  */
 #include "mpi_fuzz/fuzz.h"
 
@@ -43,7 +43,7 @@ static void trade_side(side *b, const trade *t, int part)
     side_make(b, t->basic, t->elements, chance(&random, 2), &random);
 }
 
-/* A child's part of a trade: it sends the elements back that it receives, in the order of the pack. */
+/* A child's part of a trade: it sends the elements back that it receives, as MPI_Pack has them. */
 static void give_back(const meeting *m, const trade *t, int number)
 {
     side in;

@@ -301,7 +301,7 @@ TEST(Silence, AQueuePairWhosePacketsVanishIsReplacedThoughItsPathAnswers) {
     }
 }
 
-// A packet that was lost is sent again after answer_timeout, which may be longer than failure_timeout.
+// A lost packet is sent again after answer_timeout, which may be longer than failure_timeout.
 TEST(Silence, APacketThatIsSentAgainIsWaitedFor) {
     for (const int answer_timeout : {1000, 2000}) {
         World2 world({.ports = 1}, {answer_timeout, 6, 0});

@@ -11,8 +11,8 @@
 // over busy links, or its device has lost a packet and sends it again: it gets half as long again
 // as both take, plus the time that its bytes take at kSlowest. Then the path is reported as failed,
 // too: over RoCE, say, a queue pair sends to the MAC address that it was given when it was
-// connected, and datagrams by new handles to that of today. A path that cannot be asked, or answers
-// nothing, and queue pairs that many peers share, which wait behind each other, get kAbsent times as
+// connected, and datagrams by new handles to that of today. A path that cannot be asked or does not
+// answer, and queue pairs that many peers share, which wait behind each other, get kAbsent times as
 // long. A path that did not answer for long and answers again, while its queue pair stays silent,
 // has failed: some devices never complete what was posted before.
 // A queue pair that its adapter can migrate (recovery/apm) survives a failed path; but it is given
