@@ -92,7 +92,7 @@ void neighbors_start(step *);
 void windows_start(step *);
 void threads_start(step *);
 void spawned_start(step *);
-/* What a process does that such a step has spawned */
+/* Runs a process that such a step has spawned. */
 void spawned_child(const char *seed);
 
 /* Things that transports of a comparison cannot do, which are left out of its programs (--omit). */

@@ -48,9 +48,7 @@ static void give_back(const meeting *m, const trade *t, int number)
 {
     side in;
     int bytes = 0, used = 0;
-    MPI_Aint first, end;
     trade_side(&in, t, 2);
-    side_bounds(&in, &first, &end);
     MPI_Recv(in.at, in.count, in.type, t->parent, number, m->inter, MPI_STATUS_IGNORE);
     MPI_Pack_size(in.count, in.type, m->inter, &bytes);
     void *packed = malloc((size_t) bytes + 1);

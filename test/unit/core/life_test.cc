@@ -157,8 +157,8 @@ TEST(Life, AConnectionWaitsForSecondsBeforeItIsBroken) {
     }
 }
 
-// Whoever waits for a peer tells it now and then what it has consumed, which shows whether the peer
-// lives. Finding the peers takes a look at each request, so with many requests that is rarer.
+// A process that waits for a peer tells it now and then what it has consumed, which shows whether
+// the peer lives. It looks at each request to find the peers: rarely, if there are many requests.
 TEST(Life, ManyRequestsThatWaitAreLookedAtRarely) {
     constexpr std::size_t kRequests = 20'000;
     constexpr int kPasses = 4 * 65'536;

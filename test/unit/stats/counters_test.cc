@@ -277,7 +277,7 @@ int next_file() {
     return file;
 }
 
-// Who watches maps the file, and would be killed by a read beyond its end.
+// The watching process maps the file, and a read beyond its end would kill it.
 TEST(LiveCounters, NobodyChangesTheSizeOfTheirFile) {
     const auto shared = [] {
         const int file = next_file();
