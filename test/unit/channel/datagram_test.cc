@@ -253,13 +253,13 @@ TEST(DatagramProbes, OneThatTheAdapterDoesNotEndRestartsThePort) {
     using std::chrono::milliseconds;
     ManualClock clock;
     Counters counters;
+    int handles = 0; // the channel's end still counts down
     test::DatagramRail rail;
     std::unique_ptr<DatagramChannel> channel;
     ASSERT_TRUE(DatagramChannel::create(rail, {1, 2}, clock, counters, channel).ok());
     channel->retransmitter().tolerate(
         milliseconds{800}, [](std::uint64_t) { return nullptr; },
         [](DatagramTarget&, DatagramChannel::PathFailure, WorkStatus) {}, [](DatagramTarget&) {});
-    int handles = 0;
     const DatagramTarget target{nullptr, 5, 6, 7, nullptr};
     const ProbeBody body{};
     MessageHeader header;
