@@ -63,20 +63,27 @@ results_take() {
 }
 
 # in_shares BASE COMMAND ITEM...: handles the items in as many processes at a time as there are
-# processors. Each process calls COMMAND BASE.N.log ITEM... with its share.
+# processors. Each process calls COMMAND BASE.N.log ITEM... with its share; there are more shares than
+# processors, so that one with slow items leaves no processor idle for long.
 in_shares() {
-    local base=$1 command=$2 items share i
+    local base=$1 command=$2 items share shares i running=0
     shift 2
     items=("$@")
-    for ((share = 0; share < jobs && share < ${#items[@]}; ++share)); do
+    shares=$((8 * jobs < ${#items[@]} ? 8 * jobs : ${#items[@]}))
+    for ((share = 0; share < shares; ++share)); do
         local mine=()
-        for ((i = share; i < ${#items[@]}; i += jobs)); do
+        for ((i = share; i < ${#items[@]}; i += shares)); do
             mine+=("${items[i]}")
         done
+        if [ "$running" -ge "$jobs" ]; then
+            wait -n
+            running=$((running - 1))
+        fi
         results_aside "$base.$share.log" "$command" "$base.$share.log" "${mine[@]}" &
+        running=$((running + 1))
     done
     wait
-    for ((share = 0; share < jobs && share < ${#items[@]}; ++share)); do
+    for ((share = 0; share < shares; ++share)); do
         results_take "$base.$share.log"
     done
 }

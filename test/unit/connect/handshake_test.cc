@@ -467,6 +467,24 @@ TEST_F(Handshakes, ARefusalOfACrossingRequestGivesThisSidesRequestUp) {
     EXPECT_EQ(handle(), "9 unconnected; ");
 }
 
+// The peer answers a request of this side's that was late, after this side has given it up and has
+// refused another one of the peer's: the peer would wait for the confirmation for ever.
+TEST_F(Handshakes, AReplyToARequestThatWasGivenUpLongAgoIsRefused) {
+    limit_to_one();
+    arrive(peer(1), MessageType::connect_request, body(7));
+    Peer& higher = peer(9);
+    higher.session.state = ConnectState::requested;
+    const std::uint32_t number = ++higher.connection.number;
+    arrive(higher, MessageType::connect_request, body(8));
+    arrive(higher, MessageType::connect_request, body(9));
+    ASSERT_EQ(higher.connection.number, number + 1);
+    EXPECT_EQ(arrive(higher, MessageType::connect_reply, body(10, number)), 1u);
+    EXPECT_EQ(higher.connection.refusal, static_cast<std::uint32_t>(RefusalReason::over));
+    EXPECT_EQ(higher.connection.remote_number, 10u);
+    EXPECT_EQ(arrive(higher, MessageType::connect_reply, body(9, number)), 0u); // late
+    EXPECT_EQ(counters_.bad_packets, 0u);
+}
+
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
     second_.connects = Status::error(Reason::unreachable);
     Peer& other = peer(1);

@@ -200,7 +200,7 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
     for (const Drawn& policy : all_policies()) {
         SCOPED_TRACE(policy.multiplexing + " " + policy.striping);
         Random random(17);
-        for (int world = 0; world < 40; ++world) {
+        for (int world = 0; world < 16; ++world) {
             SchedulerOptions options;
             options.multiplexing = policy.multiplexing;
             options.striping = policy.striping;

@@ -361,6 +361,25 @@ TEST(Programs, ADisconnectWhileTheControlLaneMigrates) {
               "");
 }
 
+// A migration of the control lane began behind the disconnect: its empty write found the queue pair
+// of the peer, which had taken its side down, no more. A healthy path was taken for failed.
+TEST(Programs, NoControlLaneMigratesBehindADisconnect) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 70193756057253\n"
+                       "parameter connect partial\n"
+                       "world machine ibm-12x\n"
+                       "world adapters 2\n"
+                       "world lmc 5\n"
+                       "0 send id=5 peer=1 context=1 tag=2 at_once=1\n"
+                       "1 send id=11 context=2 tag=1 at_once=1\n"
+                       "0 release peer=1 amount=1000\n"
+                       "1 release amount=1000\n"
+                       "0 send id=35 peer=1 at_once=1\n"
+                       "0 demote peer=1\n"
+                       "0 compute amount=150000000\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -57,8 +57,8 @@ public:
     void remove(T& element) {
         ListLink<T>& own = link(element);
         ADAPTIB_INVARIANT(own.linked(), "an element that is removed is in the list", size_);
-        ADAPTIB_INVARIANT(link(*own.prev).next == &element && link(*own.next).prev == &element,
-                          "the neighbors of an element name it", size_);
+        ADAPTIB_AUDIT(link(*own.prev).next == &element && link(*own.next).prev == &element,
+                      "the neighbors of an element name it", size_);
         if (own.next == &element) {
             first_ = nullptr;
         } else {

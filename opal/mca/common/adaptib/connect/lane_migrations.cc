@@ -11,8 +11,9 @@ constexpr Nanoseconds kPatience{10'000'000}; // with transfers over the old cont
 
 void LaneMigrations::begin(Peer& peer, std::uint32_t to) {
     if (peer.session.state != ConnectState::open || peer.interruption.repair.wanted ||
-        peer.control.migration.active || peer.in.ring_memory == nullptr ||
-        to == lanes_.get_or_choose(peer) || !lanes_.can_carry(peer, to)) {
+        peer.session.disconnect_sent || peer.control.migration.active ||
+        peer.in.ring_memory == nullptr || to == lanes_.get_or_choose(peer) ||
+        !lanes_.can_carry(peer, to)) {
         return;
     }
     peer.control.migration = {};
@@ -47,8 +48,10 @@ void LaneMigrations::advance() {
             continue;
         }
         const Flush& flush = peer.control.migration.flush;
-        if (!flush.posted && lanes_.post_flush(peer, peer.control.migration_flush).is_error()) {
-            stop(peer); // the next write finds that out, too
+        if (!flush.posted &&
+            (peer.session.disconnect_sent || // the peer takes its side down, and nothing follows
+             lanes_.post_flush(peer, peer.control.migration_flush).is_error())) {
+            stop(peer); // the next write finds an error out, too
             continue;
         }
         const bool settled = peer.out.ring == nullptr || peer.out.ring->poster().settled();

@@ -120,8 +120,8 @@ public:
             take_first(place);
             return;
         }
-        ADAPTIB_INVARIANT(Key::link(*own.prev).next == &element,
-                          "an element is the next of the one before it", keys_);
+        ADAPTIB_AUDIT(Key::link(*own.prev).next == &element,
+                      "an element is the next of the one before it", keys_);
         Key::link(*own.prev).next = own.next;
         if (own.next != nullptr) {
             Key::link(*own.next).prev = own.prev;

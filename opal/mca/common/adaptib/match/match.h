@@ -156,9 +156,8 @@ public:
     // Queues a message for which arrive() has just returned null. REQUIRES: it is not queued and
     // has no wildcards.
     void add_unexpected(UnexpectedMessage& message) {
-        ADAPTIB_INVARIANT(pattern_class(message.envelope) == PatternClass::exact,
-                          "a message has no wildcards", message.envelope.source,
-                          message.envelope.tag);
+        ADAPTIB_AUDIT(pattern_class(message.envelope) == PatternClass::exact,
+                      "a message has no wildcards", message.envelope.source, message.envelope.tag);
         by_envelope_.push_back(message);
         messages_.push_back(message);
         peak_unexpected_ =
