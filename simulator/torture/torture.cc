@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,7 +34,8 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kHangSeconds = 60;   // of one seed
+constexpr std::uint64_t kHangSeconds = 60;   // of a processor, for one seed
+constexpr std::uint64_t kWaitSeconds = 1200; // for one seed, on a busy machine
 constexpr std::uint64_t kProblemsShown = 10; // of one seed
 constexpr std::uint64_t kFailuresPerJob = 5; // then the job ends
 constexpr std::uint64_t kReportSeconds = 10; // between two lines of progress
@@ -48,6 +51,15 @@ struct Options {
     bool shrink = false;
     bool print = false;
 };
+
+// Returns how long a process has run on a processor.
+std::chrono::seconds processor_time(pid_t process) {
+    clockid_t clock{};
+    timespec time{};
+    const bool known =
+        clock_getcpuclockid(process, &clock) == 0 && clock_gettime(clock, &time) == 0;
+    return std::chrono::seconds(known ? time.tv_sec : 0);
+}
 
 // State of one job; the job writes it, the parent reads it.
 struct Progress {
@@ -95,7 +107,9 @@ int kind_of(const Outcome& outcome) {
 int failure_apart(const Program& program) {
     const pid_t child = fork();
     if (child == 0) {
-        alarm(kHangSeconds);
+        const rlimit limit{kHangSeconds, kHangSeconds};
+        setrlimit(RLIMIT_CPU, &limit);
+        alarm(kWaitSeconds);
         const int null = ::open("/dev/null", O_WRONLY);
         dup2(null, STDERR_FILENO);
         _exit(kind_of(run_program(program)));
@@ -149,8 +163,7 @@ void work(const Options& options, std::uint64_t first, Progress& progress,
 
 class Jobs {
 public:
-    explicit Jobs(const Options& options)
-        : options_(options), seen_(options.jobs, {0, SteadyClock::now()}) {
+    explicit Jobs(const Options& options) : options_(options), seen_(options.jobs) {
         void* memory = mmap(nullptr, options.jobs * sizeof(Progress), PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
@@ -203,8 +216,8 @@ private:
                     ended(job, seed, "ended its process with status " + std::to_string(status));
                 }
             } else if (seed == 0 || seed != seen_[job].seed) {
-                seen_[job] = {seed, SteadyClock::now()};
-            } else if (SteadyClock::now() - seen_[job].since > std::chrono::seconds(kHangSeconds)) {
+                seen_[job] = {seed, processor_time(children_[job]), SteadyClock::now()};
+            } else if (hangs(children_[job], seen_[job])) {
                 kill(children_[job], SIGKILL);
                 waitpid(children_[job], &status, 0);
                 children_[job] = 0;
@@ -255,9 +268,14 @@ private:
     }
 
     struct Seen {
-        std::uint64_t seed;
-        SteadyClock::time_point since;
+        std::uint64_t seed = 0;
+        std::chrono::seconds ran{0}; // the child, when it was first seen with this seed
+        SteadyClock::time_point since = SteadyClock::now();
     };
+    static bool hangs(pid_t child, const Seen& seen) {
+        return processor_time(child) - seen.ran > std::chrono::seconds(kHangSeconds) ||
+               SteadyClock::now() - seen.since > std::chrono::seconds(kWaitSeconds);
+    }
     const Options& options_;
     Progress* progress_ = nullptr; // shared with the children
     std::vector<pid_t> children_;  // 0: has ended

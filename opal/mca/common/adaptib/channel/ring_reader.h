@@ -124,8 +124,7 @@ public:
     // release_deferred(), which must follow soon and before the next message is taken. For a caller
     // that has something more urgent to store.
     template <std::uint64_t kKind> [[gnu::always_inline]] void defer_release(const Short& found) {
-        ADAPTIB_INVARIANT(deferred_ == nullptr, "one message at most waits for its release",
-                          deferred_);
+        ADAPTIB_AUDIT(deferred_ == nullptr, "one message at most waits for its release", deferred_);
         posted_ = false;
         deferred_ = place();
         deferred_units_ = found.units;
