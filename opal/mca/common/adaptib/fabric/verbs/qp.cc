@@ -312,16 +312,30 @@ Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t
         return refused_move(result);
     }
     took_effect(attributes, mask, to);
-    return kOk;
+    return to == QpState::reset && keeps_receives() ? drop_receives() : kOk;
+}
+
+bool VerbsQueuePair::keeps_receives() const {
+    return receive_depth_ > 0 && srq_ == nullptr && rail_.device().keeps_receives();
+}
+
+// Goes from RESET through ERR, where the system takes them out of the queue.
+Status VerbsQueuePair::drop_receives() {
+    int result = move_to_error();
+    if (result == 0) {
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_RESET;
+        result = rail_.calls().modify_qp(qp_, &attributes, IBV_QP_STATE);
+    }
+    forget_completions();
+    return result == 0 ? kOk : refused_move(result);
 }
 
 Status VerbsQueuePair::refused_move(int result) {
     const int error = error_number(result);
     const QpState before = state_;
     look_again();
-    return state_ != before     ? Status::error(Reason::bad_state)
-           : error == ETIMEDOUT ? kUnanswered
-                                : status_of(error);
+    return state_ != before ? Status::error(Reason::bad_state) : path_status(error);
 }
 
 void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to) {
