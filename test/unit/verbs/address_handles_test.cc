@@ -193,8 +193,8 @@ TEST_F(Handles, AnAddressThatDoesNotAnswerIsAskedEverMoreRarely) {
 }
 
 // Otherwise many hosts that have died would hold up the contact to those that live.
-// rdma_get_gid_attr of Linux's core/cache.c: an interface has lost its address, as while its manager
-// starts again.
+// rdma_get_gid_attr of Linux's core/cache.c: an interface has lost its address, as while its
+// manager starts again.
 TEST_F(Handles, AnEmptyGidMayBeThereAgain) {
     open_roce();
     neighbors_.error = ENODATA;

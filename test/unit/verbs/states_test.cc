@@ -278,8 +278,8 @@ TEST_F(States, ResetForgetsTheAttributes) {
     EXPECT_EQ(pair.query().state, QpState::ready_to_send);
 }
 
-// The receive queues of Omni-Path and TrueScale are the program's memory, in which the system leaves
-// what comes after the move to ERR.
+// The receive queues of Omni-Path and TrueScale are the program's memory, in which the system
+// leaves what comes after the move to ERR.
 TEST_F(States, ResetDropsReceivesThatTheDeviceKeeps) {
     lib_.devices = {ib_device("hfi1_0", 1, 0)};
     lib_.devices[0].limits.vendor_id = 0x1175;

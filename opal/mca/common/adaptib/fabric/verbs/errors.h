@@ -19,8 +19,9 @@ int error_number(int result);
 // REQUIRES: error > 0.
 Status status_of(int error);
 
-// As status_of, for calls that find a way to an address. kUnanswered, which may pass: a neighbor does
-// not answer, or the entry of the GID table is empty until the interface has its address again.
+// As status_of, for calls that find a way to an address. kUnanswered, which may pass: a neighbor
+// does not answer, or the entry of the GID table is empty until the interface has its address
+// again.
 Status path_status(int error);
 
 // Returns true if `needed` more bytes of locked memory exceed the limit of this process.

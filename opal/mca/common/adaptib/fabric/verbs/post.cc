@@ -141,7 +141,8 @@ Status VerbsQueuePair::post_receive_impl(const ReceiveWork& work) {
     if (state_ == QpState::reset) {
         return Status::error(Reason::bad_state);
     }
-    if (state_ == QpState::error && reported_ != Reported::lost && keeps_receives()) [[unlikely]] {
+    if (state_ == QpState::error && reported_ != Reported::lost && rail_.device().keeps_receives())
+        [[unlikely]] {
         receive_cq_.flush(work.wr_id, number_);
         return kOk;
     }

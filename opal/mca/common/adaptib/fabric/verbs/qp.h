@@ -110,8 +110,6 @@ private:
     Status fill_paths(const QpAttributes& attributes, std::uint32_t mask, ibv_qp_attr& out,
                       int& out_mask);
     int move_to_error();
-    bool keeps_receives() const;
-    Status drop_receives();
     Status refused_move(int result);
     void forget_completions();
 
