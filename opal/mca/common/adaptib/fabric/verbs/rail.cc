@@ -215,6 +215,10 @@ Status VerbsRail::probe(std::string& error_text) {
     if (!rc && !ud) {
         return fail("cannot create a queue pair", error);
     }
+    if (!ud) { // as HiSilicon's HIP08
+        const Status status = fail("has no datagrams (UD), which adaptib needs", error);
+        return status.wants_room() ? status : Status::error(Reason::not_supported);
+    }
     const ibv_device_attr& d = device_.limits();
     const auto offer = [this](bool has, Capability c) {
         info_.capabilities |= has ? static_cast<std::uint32_t>(c) : 0u;
