@@ -299,13 +299,22 @@ const std::array<RuleRow, kRules> kRuleTable{{
      {1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0}},
     {Rule::post_before_rts,
      "post_before_rts",
-     "1: a request posted before RTS waits for it; 0: EINVAL. A receive posted in RESET is EINVAL",
+     "1: a request posted before RTS waits for it; 0: EINVAL",
      "providers/mlx5/verbs.c set_qp_operational_state; providers/mlx4/qp.c mlx4_post_send (no "
      "check); sw/rdmavt/qp.c rvt_post_send; providers/hns/hns_roce_u_hw_v2.c check_qp_send; "
      "providers/efa/verbs.c efa_post_send; providers/bnxt_re/verbs.c bnxt_re_post_send, "
      "providers/irdma/uverbs.c irdma_upost_send (no check)",
      "DriverRules.PostingBeforeReady",
      {0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0}},
+    {Rule::receives_stay,
+     "receives_stay",
+     "1: the receive queue is the program's memory: it takes receives in any state, the move to "
+     "ERR flushes what is in it, later ones stay, and RESET leaves them there; 0: a receive posted "
+     "in RESET is EINVAL, one in ERR is flushed, RESET drops all",
+     "providers/hfi1verbs/verbs.c, providers/ipathverbs/verbs.c: post_recv; sw/rdmavt/qp.c "
+     "rvt_error_qp, rvt_init_qp (from Linux 5.3 on)",
+     "DriverRules.ReceivesThatStay",
+     {0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0}},
     {Rule::entries_error,
      "entries_error",
      "errno of a request with more entries than its queue pair takes (as returned: those "

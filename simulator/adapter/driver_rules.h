@@ -75,6 +75,7 @@ enum class Rule : std::uint8_t {
     reset_reuse,
     // Posting and completing
     post_before_rts,
+    receives_stay,
     entries_error,
     keys_at_post,
     places_free,

@@ -246,7 +246,9 @@ void QueuePair::reset() {
     disconnect();
     requester = {};
     responder = {};
-    receives_.clear();
+    if (rule(Rule::receives_stay) == 0) {
+        receives_.clear();
+    }
     taken_ = 0;
     established_ = last_reached_ = connected_ = false;
     end_sessions();

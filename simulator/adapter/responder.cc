@@ -485,14 +485,15 @@ bool QueuePair::send_answer(Response& response) {
 }
 
 int QueuePair::post_receive(const ibv_recv_wr& request) {
-    if (state() == IBV_QPS_RESET || init.srq != nullptr || request.num_sge < 0 ||
+    const bool stays = rule(Rule::receives_stay) != 0;
+    if ((state() == IBV_QPS_RESET && !stays) || init.srq != nullptr || request.num_sge < 0 ||
         static_cast<unsigned>(request.num_sge) > init.cap.max_recv_sge) {
         return EINVAL;
     }
     if (receives_.size() >= init.cap.max_recv_wr) {
         return ENOMEM;
     }
-    if (state() == IBV_QPS_ERR) {
+    if (state() == IBV_QPS_ERR && !stays) {
         ibv_wc wc{};
         wc.wr_id = request.wr_id;
         wc.status = IBV_WC_WR_FLUSH_ERR;

@@ -297,7 +297,7 @@ qib|does not,no inline
 bnxt_re|does not,no atomics
 irdma|does not,no atomics,no shared
 rxe|
-hns|does not
+hns|does not,requests of
 strict|256 queue,does not,no atomics,no inline,no shared,requests of
 END
 }

@@ -646,9 +646,7 @@ TEST(DriverRules, PostingBeforeReady) {
         const Memory memory(device, 16);
         ibv_sge piece = memory.piece(8, 8);
         const ibv_send_wr work = request(IBV_WR_RDMA_WRITE, piece, memory);
-        EXPECT_EQ(post_receive(loop.qp.get()), EINVAL) << "in RESET";
         EXPECT_EQ(loop.init(), 0);
-        EXPECT_EQ(post_receive(loop.qp.get()), 0);
         EXPECT_EQ(post(loop.qp.get(), work), held ? 0 : EINVAL) << "in INIT";
         EXPECT_EQ(loop.rtr(), 0);
         EXPECT_EQ(post(loop.qp.get(), work), held ? 0 : EINVAL) << "in RTR";
@@ -657,6 +655,40 @@ TEST(DriverRules, PostingBeforeReady) {
         if (held) {
             EXPECT_EQ(status_of(device.cq.get()), IBV_WC_SUCCESS);
         }
+    }
+}
+
+TEST(DriverRules, ReceivesThatStay) {
+    for (const Driver driver : {Driver::mlx5, Driver::hfi1, Driver::qib}) {
+        SCOPED_TRACE(name_of(driver));
+        const bool stay = value(driver, Rule::receives_stay) != 0;
+        const Opened device{std::string(name_of(driver))};
+        Loop loop(device);
+        const auto move = [&](ibv_qp_state state) {
+            ibv_qp_attr attributes{};
+            attributes.qp_state = state;
+            EXPECT_EQ(ibv_modify_qp(loop.qp.get(), &attributes, IBV_QP_STATE), 0);
+        };
+        const auto flushed = [&] {
+            int count = 0;
+            while (status_of(device.cq.get(), std::chrono::milliseconds(50)) ==
+                   IBV_WC_WR_FLUSH_ERR) {
+                ++count;
+            }
+            return count;
+        };
+        EXPECT_EQ(post_receive(loop.qp.get()), stay ? 0 : EINVAL) << "in RESET";
+        loop.ready();
+        EXPECT_EQ(post_receive(loop.qp.get()), 0);
+        move(IBV_QPS_ERR);
+        EXPECT_EQ(flushed(), stay ? 2 : 1);
+        EXPECT_EQ(post_receive(loop.qp.get()), 0);
+        move(IBV_QPS_ERR);
+        EXPECT_EQ(flushed(), stay ? 0 : 1) << "in ERR already";
+        move(IBV_QPS_RESET);
+        EXPECT_EQ(loop.init(), 0);
+        move(IBV_QPS_ERR);
+        EXPECT_EQ(flushed(), stay ? 1 : 0) << "over RESET";
     }
 }
 

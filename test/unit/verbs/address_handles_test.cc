@@ -193,6 +193,22 @@ TEST_F(Handles, AnAddressThatDoesNotAnswerIsAskedEverMoreRarely) {
 }
 
 // Otherwise many hosts that have died would hold up the contact to those that live.
+// rdma_get_gid_attr of Linux's core/cache.c: an interface has lost its address, as while its
+// manager starts again.
+TEST_F(Handles, AnEmptyGidMayBeThereAgain) {
+    open_roce();
+    neighbors_.error = ENODATA;
+    lib_.devices[0].ports[0].gids[3].gid = {}; // the rail's
+    ASSERT_EQ(await_ah(rail(), path(7), handle_), kUnanswered);
+    EXPECT_NE(rail().last_error_text().find("lacks the address"), std::string::npos)
+        << rail().last_error_text();
+    {
+        const std::lock_guard lock(neighbors_.lock);
+        neighbors_.error = 0;
+    }
+    EXPECT_TRUE(wait([&] { return create(path(7)).ok(); }));
+}
+
 TEST_F(Handles, AFirstLookUpGoesBeforeRepeatedOnes) {
     open_roce();
     set(false);

@@ -303,7 +303,6 @@ TEST_F(Choice, LimitsAreTheDevices) {
 
 TEST_F(Choice, LesserDevices) {
     lib_.devices = {roce_device("a0"), roce_device("b0"), roce_device("c0")};
-    lib_.devices[0].ud = false;
     lib_.devices[0].inline_bytes = 100;
     lib_.devices[1].rc = false;
     lib_.devices[1].limits.max_sge = 3;
@@ -312,8 +311,6 @@ TEST_F(Choice, LesserDevices) {
     lib_.devices[2].inline_bytes = 0;
     ASSERT_EQ(open(), kOk) << error_;
     const RailInfo& a = rail(0).info();
-    EXPECT_FALSE(a.has(Capability::ud));
-    EXPECT_EQ(a.datagram_bytes, 0u);
     EXPECT_EQ(a.inline_bytes, 64u);
     const RailInfo& b = rail(1).info();
     EXPECT_FALSE(b.has(Capability::rc));

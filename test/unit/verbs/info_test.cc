@@ -88,6 +88,13 @@ TEST_F(Info, APortThatGivesNoQueuePairIsNotUsed) {
     EXPECT_TRUE(says("cannot create a queue pair")) << out_;
 }
 
+TEST_F(Info, APortWithoutDatagramsIsNotUsed) {
+    lib_.devices = {roce_device("hns_0")};
+    lib_.devices[0].ud = false;
+    EXPECT_EQ(run({}), kWrong) << out_;
+    EXPECT_TRUE(says("has no datagrams (UD)")) << out_;
+}
+
 TEST_F(Info, JsonHasTheSame) {
     lib_.devices = {roce_device("rxe0")};
     lib_.devices[0].ports[0].pkeys = {0x7fff};

@@ -35,8 +35,9 @@ struct FakeDevice {
     ibv_transport_type transport = IBV_TRANSPORT_IB;
     ibv_device_attr limits{};
     std::uint32_t inline_bytes = 512;
-    bool no_inline = false; // accepts any inline_bytes, and gives none, as hfi1
-    bool reuses = true;     // queue pairs that were reset (irdma: not)
+    bool no_inline = false;     // accepts any inline_bytes, and gives none, as hfi1
+    bool reuses = true;         // queue pairs that were reset (irdma: not)
+    bool receives_stay = false; // flushed at the move to ERR alone, not even by RESET (hfi1)
     bool rc = true;
     bool ud = true;
     bool resizes = true;       // completion queues

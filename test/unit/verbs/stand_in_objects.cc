@@ -481,6 +481,10 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
         attributes->max_rd_atomic > self().device_of(qp->context).initiator_reads) {
         return EINVAL;
     }
+    const bool stay = self().device_of(qp->context).receives_stay;
+    if (to == IBV_QPS_RESET ? !stay : to == IBV_QPS_ERR && fake.state != IBV_QPS_ERR && stay) {
+        fake.receives = 0;
+    }
     fake.state = to;
     if (fake.kind == kDcTarget && to == IBV_QPS_RTR) {
         fake.qp_num = ++self().target_numbers;
@@ -488,7 +492,6 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     if (to == IBV_QPS_RESET) {
         fake.was_reset = true;
         fake.sends.clear();
-        fake.receives = 0;
         fake.migration = IBV_MIG_MIGRATED;
     }
     return 0;

@@ -278,6 +278,46 @@ TEST_F(States, ResetForgetsTheAttributes) {
     EXPECT_EQ(pair.query().state, QpState::ready_to_send);
 }
 
+// The receive queues of Omni-Path and TrueScale are the program's memory, in which the system
+// leaves what comes after the move to ERR.
+TEST_F(States, ResetDropsReceivesThatTheDeviceKeeps) {
+    lib_.devices = {ib_device("hfi1_0", 1, 0)};
+    lib_.devices[0].limits.vendor_id = 0x1175;
+    lib_.devices[0].receives_stay = true;
+    ASSERT_EQ(open(), kOk) << error_;
+    for (const bool failed : {false, true}) {
+        SCOPED_TRACE(failed);
+        CompletionQueue& queue = cq();
+        QueuePair& pair = qp(init(QpType::ud, queue));
+        start(pair);
+        const auto post = [&](std::uint64_t id) {
+            ReceiveWork work;
+            work.wr_id = id;
+            return pair.post_receive(work);
+        };
+        ASSERT_EQ(post(1), kOk);
+        if (failed) {
+            fake(pair).state = IBV_QPS_ERR; // nobody has told yet
+            ASSERT_EQ(post(2), kOk);
+            ASSERT_EQ(move(pair, QpState::error), kOk);
+            ASSERT_EQ(post(3), kOk);
+            WorkCompletion got[4];
+            ASSERT_EQ(queue.poll(got), 1u) << "of those that the device does not flush any more";
+            EXPECT_EQ(got[0].wr_id, 3u);
+            EXPECT_EQ(got[0].status, WorkStatus::flushed);
+            EXPECT_EQ(got[0].qp_number, pair.number());
+        }
+        EXPECT_NE(fake(pair).receives, 0u);
+        ASSERT_EQ(move(pair, QpState::reset), kOk);
+        EXPECT_EQ(fake(pair).state, IBV_QPS_RESET);
+        EXPECT_EQ(fake(pair).receives, 0u);
+    }
+    QueuePair& pair = at(QpType::ud, QpState::ready_to_send);
+    lib_.fail("modify_qp", 4, EIO); // the device is gone in between
+    EXPECT_EQ(move(pair, QpState::reset), refusal(Reason::bad_state));
+    EXPECT_EQ(pair.query().state, QpState::error);
+}
+
 TEST_F(States, WhatTheAdapterChangedIsSeen) {
     open_roce();
     QueuePair& pair = at(QpType::rc, QpState::ready_to_send);
@@ -305,6 +345,7 @@ TEST_F(States, RefusedMovesChangeNothing) {
     EXPECT_EQ(try_it(ENOMEM), refusal(Reason::no_memory));
     EXPECT_EQ(try_it(EHOSTUNREACH), refusal(Reason::unreachable));
     EXPECT_EQ(try_it(ETIMEDOUT), kUnanswered) << "of a neighbor";
+    EXPECT_EQ(try_it(ENODATA), kUnanswered) << "of the GID table";
     EXPECT_EQ(try_it(EPERM), refusal(Reason::no_permission));
     EXPECT_EQ(try_it(EIO), refusal(Reason::no_device));
     EXPECT_EQ(pair.query().state, QpState::init);
@@ -564,6 +605,17 @@ TEST_F(Room, WhereQueuesDoNotGrowTheyAreDeep) {
     EXPECT_EQ(add(queue, 4000), kOk);
     EXPECT_EQ(add(queue, 96), refusal(Reason::no_memory));
     EXPECT_EQ(add(queue, 95), kOk);
+}
+
+// libbnxt_re frees the queue when the system refuses to resize it.
+TEST_F(Room, QueuesOfBroadcomAreNotResized) {
+    lib_.devices = {ib_device("bnxt_re0", 1, 0)};
+    lib_.devices[0].limits.vendor_id = 0x14e4;
+    ASSERT_EQ(open(), kOk) << error_;
+    CompletionQueue& queue = cq(0, 64);
+    EXPECT_EQ(entries(), 8191);
+    EXPECT_EQ(add(queue, 4000), kOk);
+    EXPECT_EQ(lib_.count("resize_cq"), 0);
 }
 
 } // namespace

@@ -182,7 +182,7 @@ void AddressHandles::finish(Entry& entry, SharedAh made, int error) {
         entry.again_at = entry.made + kFresh;
         return;
     }
-    entry.why_none = error == ETIMEDOUT ? kUnanswered : status_of(error);
+    entry.why_none = path_status(error);
     entry.pause = std::clamp<Clock::duration>(2 * entry.pause, kFirstPause, kMostPause);
     entry.again_at = Clock::now() + entry.pause;
 }

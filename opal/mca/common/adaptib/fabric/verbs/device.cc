@@ -42,6 +42,8 @@ int numa_node_of(const ibv_device& device) {
     return file >> node ? node : -1;
 }
 
+constexpr std::uint32_t kQlogic = 0x1175; // Intel's and Cornelis' adapters have it, too
+
 bool matches(const std::vector<Wanted>& list, const std::string& device, int port) {
     return std::any_of(list.begin(), list.end(), [&](const Wanted& w) {
         return w.device == device && (w.port == 0 || w.port == port);
@@ -240,8 +242,18 @@ Device::Device(const Calls& calls, ibv_device* device, std::uint32_t distance)
 // Omni-Path and TrueScale: rvt_qp_is_avail of Linux's sw/rdmavt/qp.c; soft-RoCE: queue_full of
 // rdma-core's providers/rxe/rxe.c.
 bool Device::frees_places_early() const {
-    constexpr std::uint32_t kQlogic = 0x1175; // Intel's and Cornelis' adapters have it, too
     return limits().vendor_id == kQlogic || limits().vendor_id == kSoftRoceVendor;
+}
+
+// rvt_error_qp and rvt_init_qp of Linux's sw/rdmavt/qp.c; post_recv of rdma-core's
+// providers/hfi1verbs/verbs.c.
+bool Device::keeps_receives() const { return limits().vendor_id == kQlogic; }
+
+// bnxt_re_resize_cq of rdma-core's providers/bnxt_re/verbs.c: when the system refuses, it frees the
+// memory of the queue in use.
+bool Device::resizes_safely() const {
+    constexpr std::uint32_t kBroadcom = 0x14e4;
+    return limits().vendor_id != kBroadcom;
 }
 
 Device::~Device() {

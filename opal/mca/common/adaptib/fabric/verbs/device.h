@@ -86,6 +86,11 @@ public:
     const ibv_device_attr& limits() const { return now_.limits; }
     // True: places of a send queue are free once requests are done (send_places.h).
     bool frees_places_early() const;
+    // True: the receive queue of a queue pair is memory of the process. The system flushes it at
+    // the move to ERR, but not what comes into it after that, and leaves it alone at RESET.
+    bool keeps_receives() const;
+    // False: resizing a completion queue may wait for seconds, or free it.
+    bool resizes_safely() const;
     const std::string& name() const { return name_; }
     int numa_node() const { return numa_node_; }
     std::uint32_t distance() const { return distance_; }

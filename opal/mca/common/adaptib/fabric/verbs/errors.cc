@@ -74,6 +74,10 @@ Status status_of(int error) {
     }
 }
 
+Status path_status(int error) {
+    return error == ETIMEDOUT || error == ENODATA ? kUnanswered : status_of(error);
+}
+
 bool beyond_memlock(Bytes needed) {
     rlimit limit{};
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {

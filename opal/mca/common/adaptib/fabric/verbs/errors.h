@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Translation of the error numbers of libibverbs and of the system.
 // Threads: functions without state.
-// May touch: base/, the system (rlimits, /proc/self/status).
+// May touch: base/, fabric/, the system (rlimits, /proc/self/status).
 #pragma once
 
 #include <string>
 
 #include "base/status.h"
 #include "base/units.h"
+#include "fabric/address_handle.h"
 
 namespace adaptib::verbs {
 
@@ -17,6 +18,11 @@ int error_number(int result);
 
 // REQUIRES: error > 0.
 Status status_of(int error);
+
+// As status_of, for calls that find a way to an address. kUnanswered, which may pass: a neighbor
+// does not answer, or the entry of the GID table is empty until the interface has its address
+// again.
+Status path_status(int error);
 
 // Returns true if `needed` more bytes of locked memory exceed the limit of this process.
 bool beyond_memlock(Bytes needed);

@@ -141,6 +141,11 @@ Status VerbsQueuePair::post_receive_impl(const ReceiveWork& work) {
     if (state_ == QpState::reset) {
         return Status::error(Reason::bad_state);
     }
+    if (state_ == QpState::error && reported_ != Reported::lost && rail_.device().keeps_receives())
+        [[unlikely]] {
+        receive_cq_.flush(work.wr_id, number_);
+        return kOk;
+    }
     std::array<ibv_sge, kMaxGather + 1> list;
     int used = 0;
     if (type() == QpType::ud) {

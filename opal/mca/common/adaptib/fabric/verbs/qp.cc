@@ -54,6 +54,27 @@ constexpr MaskPair kMasks[] = {
     {kQpMigration, IBV_QP_PATH_MIG_STATE},
 };
 
+// Takes what is left out of the receive queue of a queue pair in RESET: the system does so at the
+// move to ERR.
+int drop_receives(const VerbsRail& rail, ibv_qp* qp) {
+    ibv_qp_attr attributes{};
+    attributes.port_num = rail.port().number;
+    attributes.pkey_index = rail.port().pkey_index();
+    const int rights = qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+    const std::pair<ibv_qp_state, int> moves[] = {
+        {IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | rights},
+        {IBV_QPS_ERR, 0},
+        {IBV_QPS_RESET, 0}};
+    for (const auto& [state, mask] : moves) {
+        attributes.qp_state = state;
+        const int result = rail.calls().modify_qp(qp, &attributes, IBV_QP_STATE | mask);
+        if (result != 0) {
+            return result;
+        }
+    }
+    return 0;
+}
+
 // Reads another port of the device each time, because it may have come up or gone down.
 Status alternate_port(VerbsRail& rail, std::uint8_t number, Port& port) {
     if (number == 0 || number == port.number) {
@@ -308,6 +329,10 @@ Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t
         }
         result = rail_.calls().modify_qp(qp_, &wanted, wanted_mask);
     }
+    if (result == 0 && to == QpState::reset && receive_depth_ > 0 &&
+        rail_.device().keeps_receives()) {
+        result = drop_receives(rail_, qp_);
+    }
     if (result != 0) {
         return refused_move(result);
     }
@@ -319,9 +344,7 @@ Status VerbsQueuePair::refused_move(int result) {
     const int error = error_number(result);
     const QpState before = state_;
     look_again();
-    return state_ != before     ? Status::error(Reason::bad_state)
-           : error == ETIMEDOUT ? kUnanswered
-                                : status_of(error);
+    return state_ != before ? Status::error(Reason::bad_state) : path_status(error);
 }
 
 void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to) {

@@ -225,6 +225,14 @@ void VerbsCompletionQueue::forget(const VerbsQueuePair& qp) {
 
 void VerbsCompletionQueue::fetch() { fetch_but(nullptr); }
 
+void VerbsCompletionQueue::flush(std::uint64_t wr_id, std::uint32_t qp_number) {
+    fetch();
+    WorkCompletion& flushed = kept_.emplace_back();
+    flushed.wr_id = wr_id;
+    flushed.status = WorkStatus::flushed;
+    flushed.qp_number = qp_number;
+}
+
 void VerbsCompletionQueue::fetch_but(const VerbsQueuePair* qp) {
     std::array<ibv_wc, kBatch> batch;
     for (int count = 1; count > 0;) {

@@ -33,6 +33,8 @@ public:
     void forget(const VerbsQueuePair& qp);
     // Reads all available completions; poll() returns them later.
     void fetch();
+    // Adds a completion behind those: a receive was flushed, which the device never saw.
+    void flush(std::uint64_t wr_id, std::uint32_t qp_number);
     // Called when no more completions can come: all its queue pairs fail, and so does the rail.
     void fail();
     // Its queue pairs belong to the device of before, and leave it.

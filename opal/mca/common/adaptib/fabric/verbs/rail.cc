@@ -108,11 +108,19 @@ bool try_qp(const VerbsRail& rail, RailInfo& info, ibv_cq* cq, ibv_qp_type type,
 }
 
 // Adds what AddressHandles has found out.
-void explain(Status status, const PathVector& path, std::string& error_text) {
-    if (status == kUnanswered) {
-        error_text = "no answer to ARP or neighbor discovery from " +
-                     gid_address_text(path.attributes.grh.dgid);
+void explain(Status status, const VerbsRail& rail, const PathVector& path,
+             std::string& error_text) {
+    if (status != kUnanswered) {
+        return;
     }
+    const std::uint32_t index = path.attributes.grh.sgid_index;
+    ibv_gid_entry entry{};
+    const bool there = rail.calls().query_gid_ex(rail.device().context(), rail.port().number, index,
+                                                 &entry, 0) == 0;
+    error_text = there ? "no answer to ARP or neighbor discovery from " +
+                             gid_address_text(path.attributes.grh.dgid)
+                       : "the port's GID " + std::to_string(index) +
+                             " is empty: its network interface lacks the address now";
 }
 
 // Some drivers refuse relaxed ordering.
@@ -198,7 +206,7 @@ Status VerbsRail::probe(std::string& error_text) {
     if (cq == nullptr) {
         return fail("cannot create a completion queue", error_number(-1));
     }
-    queues_grow_ = calls().resize_cq(cq, 2 * kProbeDepth) == 0;
+    queues_grow_ = device_.resizes_safely() && calls().resize_cq(cq, 2 * kProbeDepth) == 0;
     int error = 0;
     info_.inline_bytes = kInlineSteps[0];
     const bool rc = try_inline(*this, cq, IBV_QPT_RC, info_, error);
@@ -206,6 +214,10 @@ Status VerbsRail::probe(std::string& error_text) {
     calls().destroy_cq(cq);
     if (!rc && !ud) {
         return fail("cannot create a queue pair", error);
+    }
+    if (!ud) { // as HiSilicon's HIP08
+        const Status status = fail("has no datagrams (UD), which adaptib needs", error);
+        return status.wants_room() ? status : Status::error(Reason::not_supported);
     }
     const ibv_device_attr& d = device_.limits();
     const auto offer = [this](bool has, Capability c) {
@@ -440,7 +452,7 @@ Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHa
     if (status.ok()) {
         out = std::make_unique<VerbsAddressHandle>(std::move(ah));
     }
-    explain(status, found, last_error_text_);
+    explain(status, *this, found, last_error_text_);
     return status;
 }
 
@@ -452,7 +464,7 @@ Status VerbsRail::prepare_path_impl(const PathSpec& path) {
         return kOk;
     }
     const Status status = device_.handles().prepare(found.attributes);
-    explain(status, found, last_error_text_);
+    explain(status, *this, found, last_error_text_);
     return status;
 }
 
