@@ -377,8 +377,8 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
     if (body.answers != peer.connection.number) {
         const bool earlier = sequence_before(body.answers, peer.connection.number);
         context_.counters.bad_packets += earlier ? 0 : 1;
-        // This side gave its request up when it refused one of the peer's. The peer, which has since
-        // answered it, would wait for the confirmation.
+        // This side gave its request up when it refused one of the peer's. The peer, which has
+        // answered it since, would wait for the confirmation.
         if (earlier && peer.session.state == ConnectState::idle &&
             !sequence_before(body.connection, peer.connection.remote_number)) {
             say_refused(peer, body, RefusalReason::over);
