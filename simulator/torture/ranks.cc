@@ -180,16 +180,18 @@ std::size_t Ranks::pass_of_endpoint(Rank& rank) {
     return events;
 }
 
-// True until each idle ring has been polled, in turn, since the last event.
+// True until each idle ring has been polled, in turn, since the last event, and all that is
+// complete has been reported.
 bool Ranks::goes_on(const Rank& rank) {
     if (computes(rank)) {
         return false;
     }
-    const bool polled_all =
+    const bool waits =
         std::all_of(rank.endpoints.begin(), rank.endpoints.end(), [&](const Rank* endpoint) {
-            return rank.vain > endpoint->core->ring_poller().cold();
+            return rank.vain > endpoint->core->ring_poller().cold() &&
+                   endpoint->core->protocol().completed().empty();
         });
-    return !polled_all || rank.again || rank.process->unseen() > 0;
+    return !waits || rank.again || rank.process->unseen() > 0;
 }
 
 void Ranks::turn(Rank& rank) {

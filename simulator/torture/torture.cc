@@ -34,7 +34,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kHangSeconds = 60;   // of a processor, for one seed
+constexpr std::uint64_t kHangSeconds = 120;  // of a processor, for one seed
 constexpr std::uint64_t kWaitSeconds = 1200; // for one seed, on a busy machine
 constexpr std::uint64_t kProblemsShown = 10; // of one seed
 constexpr std::uint64_t kFailuresPerJob = 5; // then the job ends
