@@ -380,7 +380,8 @@ private:
             return;
         }
         const std::uint64_t which = random.below(6);
-        if (which == 0 && !breaks_) { // what breaks may keep what waits for the dead from ending
+        // Where ports fail or queue pairs break, what waits for the dead ends only after minutes.
+        if (which == 0 && !fails_) {
             draw_death(random);
         } else if (which <= (program_.ranks > 2 ? 3u : 1u)) {
             const std::uint64_t most = std::max<std::uint64_t>(program_.ranks - 2, 1);
@@ -434,7 +435,9 @@ private:
     // Gives a third of the programs processes with several endpoints.
     void draw_endpoints() {
         Random random(program_.schedule ^ 0x656e6470);
-        if (random.below(3) == 0) {
+        const bool dies = std::any_of(program_.operations.begin(), program_.operations.end(),
+                                      [](const Operation& each) { return each.verb == Verb::die; });
+        if (random.below(3) == 0 && !dies) {
             spread_over_endpoints(program_, random.next());
         }
     }

@@ -166,5 +166,41 @@ TEST(EndedBefore, WhoIsMetLaterIsNotWaitedFor) {
                                  message.send.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE));
 }
 
+// A rank dies, and nobody reports it. Without a ring there is no credit either whose return would
+// fail, so who waits for its message has to ask.
+TEST(EndedUnreported, WhoWaitsForItsMessageFindsOut) {
+    for (const bool ring : {true, false}) {
+        SCOPED_TRACE(ring);
+        RanksOptions options;
+        options.ranks = 2;
+        options.world.machine = *machine("infinihost");
+        options.world.machine.offers.reliable_ud = false;
+        options.world.topology = crossbar(2, {}, links_of(options.world.machine));
+        std::string text;
+        ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+        options.parameters.connect_threshold = 1;
+        options.parameters.ring_max = ring ? 1 : 0;
+        options.parameters.partition_timeout = 5;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 100);
+        carry(*ranks, 1, 0, 100'000); // needs a connection
+        rest(*ranks, 10ms);
+        ASSERT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
+        ASSERT_EQ(ranks->peer(0, 1)->in.ring.has_value(), ring);
+        ranks->kill(1);
+        Message message(1, 0, 100);
+        message.start_receive(*ranks, message.envelope(3), ranks->peer(0, 1));
+        for (int i = 0; i < 200 && !message.receive.done; ++i) { // as a process that waits polls
+            for (int pass = 0; pass < 1000; ++pass) {
+                ranks->core(0).progress();
+            }
+            ranks->wake(0, ranks->world().simulator().now() + 100ms);
+            rest(*ranks, 100ms);
+        }
+        EXPECT_TRUE(message.receive.done);
+        EXPECT_EQ(message.receive.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    }
+}
+
 } // namespace
 } // namespace adaptib::sim

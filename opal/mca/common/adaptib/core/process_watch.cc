@@ -7,6 +7,17 @@
 
 namespace adaptib {
 
+namespace {
+
+// Returns true if this process never writes its credit again to the peer, which would fail if the
+// peer is gone (ProgressEngine::keep_alive).
+bool has_no_credit_to_tell(const Peer& peer) {
+    return peer.session.state == ConnectState::idle ||
+           (peer.session.state == ConnectState::open && !peer.in.ring.has_value());
+}
+
+} // namespace
+
 // True if some work can continue only if the peer does something. Receives that wait for its
 // messages are not counted.
 bool ProcessWatch::is_awaited(const Peer& peer) const {
@@ -116,8 +127,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         }
         if (look_for(peer) == Reach::ended) {
             ended.push_back(&peer);
-        } else if (message && datagram_paths_.reports_paths(peer) &&
-                   peer.session.state == ConnectState::idle) {
+        } else if (message && datagram_paths_.reports_paths(peer) && has_no_credit_to_tell(peer)) {
             ask_for(peer, Nanoseconds{0});
         }
     });
