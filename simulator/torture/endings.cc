@@ -15,8 +15,8 @@ namespace adaptib::torture {
 
 // A process ends as one does that calls MPI_Finalize, or that was spawned: it disconnects from all
 // peers, or from some, which release it as well, at the same time or once it is gone; the others
-// are told that it leaves. Returns false while that lasts. A process with which others have still to
-// do something for long lives on.
+// are told that it leaves. Returns false while that lasts. A process with which others have still
+// to do something for long lives on.
 bool Runner::end(Rank& self, const Operation& operation) {
     constexpr std::uint64_t kTries = 60;
     constexpr std::uint64_t kDoublings = 18; // of the pause between two tries
