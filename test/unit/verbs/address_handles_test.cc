@@ -192,7 +192,6 @@ TEST_F(Handles, AnAddressThatDoesNotAnswerIsAskedEverMoreRarely) {
     EXPECT_TRUE(wait([&] { return create(path(7)).ok(); }));
 }
 
-// Otherwise many hosts that have died would hold up the contact to those that live.
 // rdma_get_gid_attr of Linux's core/cache.c: an interface has lost its address, as while its
 // manager starts again.
 TEST_F(Handles, AnEmptyGidMayBeThereAgain) {
@@ -209,6 +208,7 @@ TEST_F(Handles, AnEmptyGidMayBeThereAgain) {
     EXPECT_TRUE(wait([&] { return create(path(7)).ok(); }));
 }
 
+// Otherwise many hosts that have died would hold up the contact to those that live.
 TEST_F(Handles, AFirstLookUpGoesBeforeRepeatedOnes) {
     open_roce();
     set(false);
