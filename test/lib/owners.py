@@ -139,12 +139,12 @@ class Graph:
             edges[name] = {each for each in targets if each in within and each not in facades}
         reached = {}
         for name in edges:
-            seen, todo = set(), [name]
-            while todo:
-                for each in edges.get(todo.pop(), ()):
+            seen, ahead = set(), [name]
+            while ahead:
+                for each in edges.get(ahead.pop(), ()):
                     if each not in seen:
                         seen.add(each)
-                        todo.append(each)
+                        ahead.append(each)
             reached[name] = seen
         done, found = set(), []
         for name in sorted(edges):

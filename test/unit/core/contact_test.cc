@@ -8,6 +8,7 @@
 
 #include "cores.h"
 #include "simulator/faults/fault.h"
+#include "unit/sanitizers.h"
 
 namespace adaptib::test {
 namespace {
@@ -230,11 +231,9 @@ TEST(ContactWithoutFaults, TheLastMessagesOfWhoHasLeftAreTaken) {
 }
 
 TEST(ContactWithoutFaults, TheLimitInTheWayIsNamed) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-    GTEST_SKIP() << "a sanitizer's checks need files of their own";
-#endif
-#endif
+    if (kAsan) {
+        GTEST_SKIP() << "a sanitizer's checks need files of their own";
+    }
     Cores world(2);
     int word = 5;
     int got = 0;

@@ -14,6 +14,7 @@
 
 #include "stats/counters.h"
 #include "unit/interface/endpoints.h"
+#include "unit/sanitizers.h"
 
 namespace adaptib::test {
 namespace {
@@ -260,11 +261,9 @@ protected:
         setenv("ADAPTIB_TEST_OPEN_ENDPOINTS", "1", 1);
     }
     void SetUp() override {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-        GTEST_SKIP() << "a sanitizer's checks need files of their own";
-#endif
-#endif
+        if (kAsan) {
+            GTEST_SKIP() << "a sanitizer's checks need files of their own";
+        }
         Endpoints::SetUp();
     }
     ~FewFiles() override {

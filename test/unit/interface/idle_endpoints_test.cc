@@ -17,6 +17,7 @@
 #include "common_adaptib_one_sided.h"
 #include "unit/interface/endpoints.h"
 #include "unit/interface/resources.h"
+#include "unit/sanitizers.h"
 
 namespace adaptib::test {
 namespace {
@@ -229,11 +230,9 @@ TEST_F(IdleEndpoints, LearnWhichProcessesHaveEnded) {
 // Failures
 
 TEST_F(IdleEndpoints, ThatCannotBeOpenedSayWhyOnceAndAreOpenedLater) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-    GTEST_SKIP() << "a sanitizer's checks need files of their own";
-#endif
-#endif
+    if (kAsan) {
+        GTEST_SKIP() << "a sanitizer's checks need files of their own";
+    }
     begin(2);
     rlimit before{};
     ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

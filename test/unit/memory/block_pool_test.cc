@@ -12,23 +12,10 @@
 #include <vector>
 
 #include "base/random.h"
+#include "unit/sanitizers.h"
 
 namespace adaptib {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAsan = true;
-constexpr bool kTsan = false;
-#elif defined(__SANITIZE_THREAD__)
-constexpr bool kAsan = false;
-constexpr bool kTsan = true;
-#elif defined(__has_feature)
-constexpr bool kAsan = __has_feature(address_sanitizer);
-constexpr bool kTsan = __has_feature(thread_sanitizer);
-#else
-constexpr bool kAsan = false;
-constexpr bool kTsan = false;
-#endif
 
 const Bytes kSizes[] = {0,    1,    63,    64,    65,    128,   1000,        2048,
                         2049, 4096, 10000, 65535, 65536, 65537, 1 * kMiB + 1};
@@ -215,7 +202,7 @@ TEST(BlockPool, ImpossibleSizesGiveNull) {
     for (const Bytes size : {UINT64_MAX, UINT64_MAX - 63, Bytes{1} << 63, Bytes{PTRDIFF_MAX}}) {
         EXPECT_EQ(pool.allocate(size), nullptr) << size;
     }
-    if (!kAsan && !kTsan) { // sanitizers would end the process
+    if (!test::kAsan && !test::kTsan) { // sanitizers would end the process
         EXPECT_EQ(pool.allocate(Bytes{1} << 60), nullptr);
         EXPECT_EQ(pool.system_calls(), 1u);
     }
@@ -291,7 +278,7 @@ TEST(BlockPool, BlocksInUseNeverOverlap) {
 }
 
 TEST(BlockPoolDeathTest, AddressSanitizerSeesUseOfFreeBlocks) {
-    if (!kAsan) {
+    if (!test::kAsan) {
         GTEST_SKIP() << "built without AddressSanitizer";
     }
     for (const Bytes size : {Bytes{100}, Bytes{5000}}) {
