@@ -30,10 +30,10 @@ libmpich-dev        mpich
 clang-format        check
 clang               asan tsan fuzz mpi_tsan mutation coverage
 libclang-rt-14-dev  asan tsan fuzz mpi_tsan coverage
-lammps              example clients verbs vm
-lammps-examples     example clients verbs vm
+lammps              example clients hca verbs vm
+lammps-examples     example clients hca verbs vm
 netpipe-openmpi     clients verbs vm
-scalapack-mpi-test  clients
+scalapack-mpi-test  clients hca
 hpcc                clients
 python3-mpi4py      clients
 python3-numpy       clients
