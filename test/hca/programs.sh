@@ -669,6 +669,8 @@ hca_fault_program() {
         'scrambled_order=1' 'in_order=0 scrambled_writes=1' 'in_order=0 scrambled_writes=2')
     RANDOM=$seed
     settings=${choices[RANDOM % ${#choices[@]}]}
+    # Soft-RoCE is a program that places what comes in order (Linux: sw/rxe/rxe_resp.c).
+    [[ ${ADAPTIB_HCA_DRIVER:-} != rxe || $settings != in_order=0* ]] || settings=
     local -x OMPI_MCA_opal_common_adaptib_endpoints=$((1 << RANDOM % 3))
     rounds=$((50 << RANDOM % 4))
     printf 'seed %s: %s, %s endpoints, %s rounds\n' "$seed" "${settings:-usual devices}" \
