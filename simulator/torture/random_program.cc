@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/wire.h"
 #include "simulator/network/machine.h"
 #include "simulator/torture/endpoints.h"
 #include "simulator/torture/payload.h"
@@ -35,6 +36,7 @@ public:
             draw_failures();
             draw_placement();
             draw_breakage();
+            draw_slow_type();
         } else if (one_in(2)) {
             draw_faults();
             draw_cm_connects();
@@ -204,6 +206,28 @@ private:
         program_.faults.push_back({"until", std::to_string(kMilliseconds[random.below(3)])});
         number_datagrams();
         fails_ = breaks_ = true;
+    }
+
+    // Draws a type of messages that are slower than others, in a third of the worlds. Uses the
+    // schedule's seed, as draw_cm_connects does.
+    void draw_slow_type() {
+        Random random(program_.schedule ^ 0x736c6f77);
+        if (random.below(3) > 0) {
+            return;
+        }
+        constexpr std::array<MessageType, 12> kTypes{
+            MessageType::connect_request, MessageType::connect_reply,
+            MessageType::connect_confirm, MessageType::connect_refuse,
+            MessageType::connect_close,   MessageType::connect_keep,
+            MessageType::connect_yield,   MessageType::disconnect,
+            MessageType::disconnect,      MessageType::eager,
+            MessageType::slice,           MessageType::clear_to_send};
+        constexpr std::array<std::uint64_t, 3> kShares{100, 500, 1000};
+        constexpr std::array<std::uint64_t, 4> kMicroseconds{5, 50, 500, 20'000};
+        set_world("slow_type", static_cast<std::uint64_t>(kTypes[random.below(kTypes.size())]));
+        set_world("slow_share", kShares[random.below(kShares.size())]);
+        set_world("slow_by", kMicroseconds[random.below(kMicroseconds.size())]);
+        number_datagrams(); // they overtake each other
     }
 
     // Draws harmless faults of a network, per thousand.
@@ -426,6 +450,8 @@ private:
         one_sided_ = one_in(3) ? 0 : 1 + random_.below(3);
         window_ = one_in(6) ? kMiB + 4096 : 16384;
         hot_ = one_in(3) ? static_cast<std::int32_t>(random_.below(program_.ranks)) : -1;
+        Random random(program_.schedule ^ 0x71756172);
+        quarrels_ = releases_ && !program_.world.empty() && random.below(2) == 0;
     }
 
     std::uint64_t draw_bytes() {
@@ -613,6 +639,10 @@ private:
     }
 
     void draw_step() {
+        if (quarrels_ && !one_in(3)) {
+            draw_release();
+            return;
+        }
         if (random_.below(6) < one_sided_) {
             draw_one_sided();
         } else if (one_in(10)) {
@@ -645,6 +675,7 @@ private:
     std::uint64_t wild_ = 0;
     bool small_ = false;
     bool releases_ = false;
+    bool quarrels_ = false; // pairs of ranks release each other all the time
     bool fails_ = false;  // ports or queue pairs fail
     bool breaks_ = false; // queue pairs fail
     std::uint64_t largest_ = 0;
