@@ -242,7 +242,10 @@ public:
         // Per thousand. From here on a third or more of all questions, or their answers, are lost,
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
-        const bool may_fail = failing > 0 || !program.faults.empty();
+        const bool dies =
+            std::any_of(program.operations.begin(), program.operations.end(),
+                        [](const Operation& operation) { return operation.verb == Verb::die; });
+        const bool may_fail = failing > 0 || !program.faults.empty() || dies;
         paths_may_fail_ = may_fail || number(program, "datagram_loss", 0) >= kManyLost;
         // A loss of datagrams does not end: where many are lost, each of a chain of messages may
         // wait for the longest time before one is sent again. A path that has failed often is asked
@@ -254,6 +257,9 @@ public:
                                number(program, "slow_type", 0) != 0
                            ? std::chrono::seconds{3}
                            : Nanoseconds{std::chrono::milliseconds{500}};
+        if (dies) { // nobody answers for it
+            ends_within_ += patience(program);
+        }
         if (ranks_ != nullptr && failing > 0) {
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
@@ -296,9 +302,14 @@ public:
             computes_until_ = std::max(computes_until_, ranks_->now(rank) + time);
         }
     }
+    void kill(std::uint32_t rank) override {
+        ranks_->kill(rank);
+        killed_ = time();
+        paths_may_fail_ = true; // to it, where the last that it said was lost
+    }
     Nanoseconds time() const override { return ranks_->world().simulator().now(); }
     Nanoseconds held_up_until() const override {
-        Nanoseconds last = std::max(failures_.last(), computes_until_);
+        Nanoseconds last = std::max({failures_.last(), computes_until_, killed_});
         for (const auto& each : faulty_) {
             last = each->log.entries.empty() ? last : std::max(last, each->log.entries.back().when);
         }
@@ -319,17 +330,26 @@ public:
         constexpr int kIdlePasses = 300;
         constexpr Nanoseconds kRest = std::chrono::minutes{1}; // after the end of all operations
         sim::Simulator& simulator = ranks_->world().simulator();
+        constexpr Nanoseconds kWithTheGone = std::chrono::seconds{10};
         const Nanoseconds began = time();
+        bool over = false;
         const auto is_over = [&] {
+            if (killed_.count() > 0) { // others may ask for its paths for ever
+                over = over || time() > std::max(began, held_up_until()) + kWithTheGone;
+                return over || simulator.idle();
+            }
             restless_ =
                 restless_ || time() > std::max(began, held_up_until()) + ends_within_ + kRest;
             return restless_ || simulator.idle();
         };
         std::size_t events = 1;
-        while (!restless_ && (events > 0 || !simulator.idle())) {
+        while (!restless_ && !over && (events > 0 || !simulator.idle())) {
             ranks_->run_until(is_over, kLimit);
             events = 0;
             for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+                if (!ranks_->alive(rank)) {
+                    continue;
+                }
                 for (int i = 0; i < kIdlePasses; ++i) {
                     events += progress(rank);
                 }
@@ -391,6 +411,14 @@ private:
         return sim::Routes::compute(world.topology, world.routes, problem);
     }
 
+    // Longer than it takes to give a process up that has died.
+    static Nanoseconds patience(const Program& program) {
+        int longest = 0;
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            longest = std::max(longest, program.parameters(rank).partition_timeout);
+        }
+        return std::chrono::seconds{2 * longest + 10};
+    }
     // True for messages about paths that fail and come back.
     static bool is_of_paths(const std::string& text) {
         return text.starts_with("path ") || text.starts_with("rail ") ||
@@ -421,6 +449,7 @@ private:
     bool restless_ = false; // the world does not stand still
     Failures failures_;     // ends before the world
     Nanoseconds computes_until_{0};
+    Nanoseconds killed_{0}; // a process, the last time
     Nanoseconds ends_within_{0};
 };
 
