@@ -125,8 +125,6 @@ public:
     void release(std::uint32_t rank, std::uint32_t to);
     // Tells the peers of a rank that nobody has released that its process ends.
     void leave(std::uint32_t rank);
-    // Tells a rank, as the runtime does, that the process of another one has ended.
-    void report_ended(std::uint32_t rank, std::uint32_t gone);
     // Ends the process of a rank, with its other endpoints, without a word. In a world only.
     virtual void kill(std::uint32_t) {}
     // Switches the channel of a peer in use, as the selection of channels may do at any time.

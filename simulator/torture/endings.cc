@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes that end before the others, in good order or without a word
-// (simulator/torture/runner.h).
+// Processes that end before the others, in good order (simulator/torture/runner.h).
 #include <algorithm>
 #include <array>
 #include <set>
@@ -72,7 +71,7 @@ bool Runner::is_over(std::uint32_t process) {
         if (own && each.list.size() - each.next > (endpoints.index(rank) == 0 ? 1 : 0)) {
             return false;
         }
-        for (std::size_t i = each.next; !own && !each.died && i < each.list.size(); ++i) {
+        for (std::size_t i = each.next; !own && i < each.list.size(); ++i) {
             const Operation& later = *each.list[i];
             const bool names = has_peer(later) && later.peer >= 0 &&
                                endpoints.process(static_cast<std::size_t>(later.peer)) == process;
@@ -81,7 +80,7 @@ bool Runner::is_over(std::uint32_t process) {
             }
         }
     }
-    if (!cancels_or_waits(process)) {
+    if (!cancels_or_waits(process) || connects(process)) {
         return false;
     }
     bool over = true;
@@ -103,8 +102,7 @@ bool Runner::cancels_or_waits(std::uint32_t process) {
         const bool its = endpoints.process(operation.rank) == process ||
                          (operation.peer >= 0 &&
                           endpoints.process(static_cast<std::size_t>(operation.peer)) == process);
-        if (live.done || !its || died(static_cast<std::int32_t>(operation.rank)) ||
-            died(operation.peer)) {
+        if (live.done || !its) {
             continue;
         }
         cancel(live);
@@ -113,21 +111,40 @@ bool Runner::cancels_or_waits(std::uint32_t process) {
     return over;
 }
 
+// Returns true if a connection with the process is being made: nobody would answer once it is gone.
+bool Runner::connects(std::uint32_t process) {
+    const sim::Endpoints& endpoints = driver_->endpoints();
+    for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
+        if (ranks_[rank].ending == Ending::gone) {
+            continue;
+        }
+        bool waits = false;
+        driver_->core(rank).peers().for_each([&](const Peer& peer) {
+            const bool its =
+                endpoints.process(rank) == process || rank_of(peer.contact.name) == process;
+            waits = waits || (its && peer.session.in_handshake());
+        });
+        if (waits) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Returns true if the rank has got all messages that were sent to it.
 bool Runner::all_arrived(std::uint32_t rank) const {
     std::int64_t left = 0;
     for (const SentMessage& message : history_.messages) {
-        left += message.receiver == rank && !died(message.envelope.source) ? 1 : 0;
+        left += message.receiver == rank ? 1 : 0;
     }
     for (const Received& receive : history_.receives) {
-        const bool got = receive.rank == rank && receive.completed != kNever;
-        left -= got && !died(receive.source) ? 1 : 0;
+        left -= receive.rank == rank && receive.completed != kNever ? 1 : 0;
     }
     for (const SentActive& active : history_.actives) {
-        left += active.receiver == rank && !ranks_[active.sender].died ? 1 : 0;
+        left += active.receiver == rank ? 1 : 0;
     }
     for (const DeliveredActive& active : history_.delivered) {
-        left -= active.receiver == rank && !ranks_[active.sender].died ? 1 : 0;
+        left -= active.receiver == rank ? 1 : 0;
     }
     return left == 0;
 }
@@ -145,7 +162,7 @@ void Runner::disconnect(std::uint32_t process) {
     const std::uint64_t most = random_.below(3); // 0: from none; 1: from some; 2: from all
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
         const Rank& each = ranks_[rank];
-        if (endpoints.process(rank) == process || each.died || each.ending == Ending::gone) {
+        if (endpoints.process(rank) == process || each.ending == Ending::gone) {
             continue;
         }
         for (std::uint32_t i = 0; i < endpoints.count(process); ++i) {
@@ -156,7 +173,8 @@ void Runner::disconnect(std::uint32_t process) {
             }
             driver_->release(own, rank);
             driver_->wake(own, 0);
-            if (random_.below(2) == 0) {
+            // With few connections the other one would keep one of them from a peer that needs it.
+            if (each.most_connections > 0 || random_.below(2) == 0) {
                 driver_->release(rank, own);
                 driver_->wake(rank, 0);
             } else {
@@ -181,142 +199,17 @@ bool Runner::has_sent_all(const Rank& first, std::uint32_t process) {
     return all;
 }
 
-// -------------------------------------------------------------------------------------------------
-// Deaths
-
-void Runner::die(const Operation& operation) {
-    const sim::Endpoints& endpoints = driver_->endpoints();
-    const std::uint32_t process = endpoints.process(operation.rank);
-    for (std::uint32_t i = 0; i < endpoints.count(process); ++i) {
-        const std::uint32_t rank = endpoints.rank(process, i);
-        Rank& dead = ranks_[rank];
-        dead.died = true;
-        left_ -= dead.list.size() - dead.next;
-        dead.next = dead.list.size();
-        for (std::uint32_t other = 0; operation.amount > 0 && other < program_.ranks; ++other) {
-            if (endpoints.process(other) != process) {
-                ranks_[other].dead.push_back(rank);
-                driver_->wake(other, random_.below(operation.amount));
-            }
-        }
-    }
-    has_died_ = true;
-    driver_->kill(operation.rank);
-}
-
-// The runtime tells each rank at another time.
-void Runner::tell_of_the_dead(std::uint32_t rank) {
-    std::vector<std::uint32_t>& dead = ranks_[rank].dead;
-    if (dead.empty()) {
-        return;
-    }
-    if (random_.below(4) > 0) {
-        driver_->wake(rank, 1 + random_.below(1000));
-        return;
-    }
-    for (const std::uint32_t each : std::exchange(dead, {})) {
-        driver_->report_ended(rank, each);
-    }
-}
-
-// Polls as a process does that waits, while something of the rank waits for one that has died. Over
-// a connection only a return of credit after many passes finds that out.
-void Runner::wait_for_the_dead(std::uint32_t rank) {
-    constexpr int kPasses = 1024;
-    constexpr std::uint64_t kTicks = 400'000; // of a longer time not all counts (base/clock.h)
-    bool waits = false;
-    bool connected = false;
-    for (const auto& live : lives_) {
-        if (live->operation->rank == rank && waits_for_the_dead(*live)) {
-            const auto to = static_cast<std::size_t>(live->operation->peer);
-            const Peer* peer = driver_->core(rank).peers().find(driver_->endpoints().name(to));
-            connected = connected || (peer != nullptr && peer->session.state == ConnectState::open);
-            waits = true;
-        }
-    }
-    for (int i = 0; connected && i < kPasses; ++i) {
-        driver_->progress(rank);
-    }
-    if (waits) {
-        driver_->core(rank).run_timers();
-        driver_->wake(rank, kTicks);
-    }
-}
-
-bool Runner::waits_for_the_dead(const Live& live) const {
-    const Operation& operation = *live.operation;
-    return !live.done && !ranks_[operation.rank].died && died(operation.peer);
-}
-
-bool Runner::waits_for_the_dead() const {
-    return std::any_of(lives_.begin(), lives_.end(),
-                       [this](const auto& live) { return waits_for_the_dead(*live); });
-}
-
-// What a rank wants of one that has died ends with an error.
-void Runner::look_at_what_waits_for_the_dead() {
-    for (const auto& live : lives_) {
-        if (waits_for_the_dead(*live)) {
-            problem("operation " + std::to_string(live->operation->id) + " still waits for rank " +
-                    std::to_string(live->operation->peer) + ", which has died");
-        }
-    }
-}
-
-// Messages of the dead, and to them, may have arrived or not. What the others did among themselves
-// has to be right all the same.
-void Runner::forget_the_dead() {
-    const auto dead = [this](std::uint32_t rank) { return ranks_[rank].died; };
-    std::set<std::uint32_t> ids;
-    for (const Operation& operation : program_.operations) {
-        if (has_peer(operation) && (dead(operation.rank) || died(operation.peer))) {
-            ids.insert(operation.id);
-        }
-    }
-    std::erase_if(history_.messages, [&](const SentMessage& message) {
-        return dead(message.receiver) || died(message.envelope.source);
-    });
-    std::erase_if(history_.receives, [&](const Received& receive) {
-        return dead(receive.rank) || died(receive.pattern.source) ||
-               (receive.completed != kNever && died(receive.source));
-    });
-    std::erase_if(history_.probes, [&](const Probed& probe) {
-        return dead(probe.rank) || died(probe.pattern.source) ||
-               (probe.found && died(probe.source));
-    });
-    std::erase_if(history_.actives, [&](const SentActive& active) {
-        return dead(active.sender) || dead(active.receiver);
-    });
-    std::erase_if(history_.delivered, [&](const DeliveredActive& active) {
-        return dead(active.sender) || dead(active.receiver);
-    });
-    const auto concerns = [&](const auto& record) { return ids.contains(record.id); };
-    std::erase_if(memory_.puts, concerns);
-    std::erase_if(memory_.gets, concerns);
-    std::erase_if(memory_.atomics, concerns);
-    for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-        if (dead(rank)) {
-            memory_.memory[rank].bytes = 0;
-            memory_.memory[rank].words.assign(kWords, 0);
-        }
-    }
-}
-
-// Drops messages about processes that are gone, and theirs. Those that have ended in good order
-// may only be missed, where the last that they have said was lost.
+// Drops messages about processes that are gone: they may be missed, where the last that they have
+// said was lost.
 void Runner::drop_messages_about_the_gone(std::vector<std::string>& said) const {
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-        const bool died = ranks_[rank].died;
-        if (!died && ranks_[rank].ending != Ending::gone) {
-            continue;
+        if (ranks_[rank].ending == Ending::gone) {
+            const std::string its = "rocess " + rank_text(driver_->endpoints().name(rank)) + " ";
+            std::erase_if(said, [&](const std::string& text) {
+                return text.find(its) != std::string::npos &&
+                       text.find(" has been silent ") != std::string::npos;
+            });
         }
-        const std::string its = "rocess " + rank_text(driver_->endpoints().name(rank)) + " ";
-        const std::string own = "rank " + std::to_string(rank) + ": ";
-        std::erase_if(said, [&](const std::string& text) {
-            return (died && text.starts_with(own)) ||
-                   (text.find(its) != std::string::npos &&
-                    (died || text.find(" has been silent ") != std::string::npos));
-        });
     }
 }
 

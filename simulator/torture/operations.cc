@@ -29,10 +29,7 @@ Runner::Live& Runner::make(const Operation& operation, Bytes bytes) {
 }
 
 void Runner::started(Live& live, const Started& how) {
-    if (!how.status.ok() && died(live.operation->peer)) {
-        live.done = true;
-        live.user.status = OPAL_COMMON_ADAPTIB_UNREACHABLE;
-    } else if (!how.status.ok()) {
+    if (!how.status.ok()) {
         problem("operation " + std::to_string(live.operation->id) +
                 " was refused: " + reason_text(how.status.reason()));
     } else if (how.complete) {

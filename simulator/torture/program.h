@@ -41,7 +41,6 @@ enum class Verb : std::uint8_t {
     promote, // gives a peer a connection and a ring, if there is room
     demote,  // returns a peer to datagrams, if nothing needs the connection
     end,     // ends the rank's process, as MPI_Finalize does, once nothing of it is left
-    die,     // kills the rank's process. amount: not 0: the runtime tells the others
 };
 
 struct Operation {
@@ -69,8 +68,7 @@ inline bool has_peer(const Operation& operation) {
     case Verb::wait:
     case Verb::cancel:
     case Verb::compute:
-    case Verb::end:
-    case Verb::die: return false;
+    case Verb::end: return false;
     default: return true;
     }
 }

@@ -217,12 +217,10 @@ private:
             return;
         }
         constexpr std::array<MessageType, 12> kTypes{
-            MessageType::connect_request, MessageType::connect_reply,
-            MessageType::connect_confirm, MessageType::connect_refuse,
-            MessageType::connect_close,   MessageType::connect_keep,
-            MessageType::connect_yield,   MessageType::disconnect,
-            MessageType::disconnect,      MessageType::eager,
-            MessageType::slice,           MessageType::clear_to_send};
+            MessageType::connect_request, MessageType::connect_reply, MessageType::connect_confirm,
+            MessageType::connect_refuse,  MessageType::connect_close, MessageType::connect_keep,
+            MessageType::connect_yield,   MessageType::disconnect,    MessageType::disconnect,
+            MessageType::eager,           MessageType::slice,         MessageType::clear_to_send};
         constexpr std::array<std::uint64_t, 3> kShares{100, 500, 1000};
         constexpr std::array<std::uint64_t, 4> kMicroseconds{5, 50, 500, 20'000};
         set_world("slow_type", static_cast<std::uint64_t>(kTypes[random.below(kTypes.size())]));
@@ -395,23 +393,16 @@ private:
         program_.settings.push_back({"frequent_buffers", modes[random.below(4)]});
     }
 
-    // Lets processes end before the others, in good order, in half of the networks with three ranks
-    // or more, or kills one without a word. Later operations with one that ends are left out; those
-    // with one that dies end with an error.
+    // Lets processes end before the others, in half of the networks with three ranks or more. Later
+    // operations with one that ends are left out.
     void draw_ends() {
         Random random(program_.schedule ^ 0x656e6473);
-        if (program_.world.empty() || program_.operations.empty()) {
+        if (program_.world.empty() || program_.operations.empty() || program_.ranks < 3 ||
+            random.below(2) == 0) {
             return;
         }
-        const std::uint64_t which = random.below(6);
-        // Where ports fail or queue pairs break, what waits for the dead ends only after minutes.
-        if (which == 0 && !fails_) {
-            draw_death(random);
-        } else if (which <= (program_.ranks > 2 ? 3u : 1u)) {
-            const std::uint64_t most = std::max<std::uint64_t>(program_.ranks - 2, 1);
-            for (std::uint64_t left = 1 + random.below(most); left > 0; --left) {
-                draw_end(random);
-            }
+        for (std::uint64_t left = 1 + random.below(program_.ranks - 2); left > 0; --left) {
+            draw_end(random);
         }
     }
     void draw_end(Random& random) {
@@ -427,41 +418,10 @@ private:
                   all.end());
         all.insert(all.begin() + at, operation_of(Verb::end, rank, 0));
     }
-    // Without a connection only missing answers tell that a process is gone, so datagrams have
-    // numbers there.
-    void draw_death(Random& random) {
-        const auto rank = static_cast<std::uint32_t>(random.below(program_.ranks));
-        std::vector<Operation>& all = program_.operations;
-        std::erase_if(all, [rank](const Operation& each) {
-            return each.rank == rank && is_one_sided(each.verb); // may be done in part
-        });
-        const std::uint64_t at = random.below(all.size() + 1);
-        Operation death = operation_of(Verb::die, rank, 0);
-        constexpr std::array<std::uint64_t, 4> kTicks{0, 0, 1000, 1'000'000};
-        const bool asked =
-            std::none_of(program_.world.begin(), program_.world.end(), [](auto& each) {
-                return each.name == "responders" && each.value == "0";
-            }); // else nobody finds out who only receives
-        death.amount = kTicks[asked ? random.below(kTicks.size()) : 2];
-        all.insert(all.begin() + static_cast<std::ptrdiff_t>(at), death);
-        number_datagrams();
-        const bool waits_long = std::any_of(all.begin(), all.end(), [](const Operation& each) {
-            return each.verb == Verb::compute && each.amount > 1000;
-        });
-        if (!fails_ && !waits_long) { // else the living would be given up as well
-            set("partition_timeout", 3 + random.below(20));
-        }
-    }
-    static bool is_one_sided(Verb verb) {
-        return verb == Verb::put || verb == Verb::get || verb == Verb::add || verb == Verb::swap;
-    }
-
     // Gives a third of the programs processes with several endpoints.
     void draw_endpoints() {
         Random random(program_.schedule ^ 0x656e6470);
-        const bool dies = std::any_of(program_.operations.begin(), program_.operations.end(),
-                                      [](const Operation& each) { return each.verb == Verb::die; });
-        if (random.below(3) == 0 && !dies) {
+        if (random.below(3) == 0) {
             spread_over_endpoints(program_, random.next());
         }
     }
@@ -740,8 +700,8 @@ private:
     bool small_ = false;
     bool releases_ = false;
     bool quarrels_ = false; // pairs of ranks release each other all the time
-    bool fails_ = false;  // ports or queue pairs fail
-    bool breaks_ = false; // queue pairs fail
+    bool fails_ = false;    // ports or queue pairs fail
+    bool breaks_ = false;   // queue pairs fail
     std::uint64_t largest_ = 0;
     bool strided_ = false;
     std::uint64_t one_sided_ = 0;

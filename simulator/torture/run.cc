@@ -33,18 +33,7 @@ Outcome Runner::outcome() {
     if (!driver_->run([this] { return left_ == 0; })) {
         problem("nothing happens any more, and operations are left");
     }
-    if (has_died_) {
-        for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-            driver_->wake(rank, 0);
-        }
-        driver_->run([this] {
-            return !waits_for_the_dead() ||
-                   driver_->time() >
-                       std::max(begun_, driver_->held_up_until()) + driver_->ends_within();
-        });
-    }
     settle();
-    look_at_what_waits_for_the_dead();
     for (auto& live : lives_) {
         cancel(*live);
     }
@@ -101,11 +90,10 @@ void Runner::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t a
 // Starts some operations, one, or none.
 void Runner::on_turn(std::uint32_t rank) {
     Rank& self = ranks_[rank];
-    if (self.died || self.ending == Ending::gone) {
+    if (self.ending == Ending::gone) {
         return; // other endpoints of a process have the rest of their turn
     }
     look_at_connections(rank);
-    tell_of_the_dead(rank);
     while (self.next < self.list.size() && random_.below(3) != 0) {
         if (!step(self, *self.list[self.next])) {
             break;
@@ -117,8 +105,6 @@ void Runner::on_turn(std::uint32_t rank) {
     }
     if (self.next < self.list.size()) {
         driver_->wake(rank, std::exchange(self.pause, 0) + 1 + random_.below(10));
-    } else if (has_died_) {
-        wait_for_the_dead(rank);
     }
 }
 
@@ -163,7 +149,6 @@ bool Runner::step(Rank& self, const Operation& operation) {
     case Verb::active: send_active(operation); return true;
     case Verb::release: return release(self, operation);
     case Verb::end: return end(self, operation);
-    case Verb::die: die(operation); return false;
     case Verb::promote:
     case Verb::demote:
         driver_->switch_channel(operation.rank, static_cast<std::uint32_t>(operation.peer),
@@ -247,9 +232,8 @@ bool Runner::receive_what_is_left(std::uint32_t rank, std::int32_t source) {
 void Runner::look_at_buffers() {
     for (const auto& live : lives_) {
         const Verb verb = live->operation->verb;
-        if (!live->done || died(static_cast<std::int32_t>(live->operation->rank)) ||
-            live->user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE) {
-            continue; // the models report it, or a process has died
+        if (!live->done) {
+            continue; // the models report it
         }
         if (verb == Verb::receive || verb == Verb::claim) {
             const Received& record = history_.receives[live->record];
@@ -271,9 +255,9 @@ void Runner::look_at_ranks() {
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
         memory_.memory[rank].data = ranks_[rank].memory.data();
         memory_.memory[rank].words = ranks_[rank].words;
-        if (!ranks_[rank].died && driver_->posted(rank) + driver_->unexpected(rank) +
-                                          driver_->core(rank).protocol().one_sided().under_way() >
-                                      0) {
+        if (driver_->posted(rank) + driver_->unexpected(rank) +
+                driver_->core(rank).protocol().one_sided().under_way() >
+            0) {
             problem("rank " + std::to_string(rank) + " is not done at the end");
         }
         if (driver_->counters(rank).bad_packets > 0) {
@@ -301,9 +285,6 @@ void Runner::ask_the_models() {
         return std::find(said_before_.begin(), said_before_.end(), text) != said_before_.end();
     });
     drop_messages_about_the_gone(said);
-    if (has_died_) {
-        forget_the_dead();
-    }
     for (const auto& list : {said, check(history_), check(memory_)}) {
         outcome_.problems.insert(outcome_.problems.end(), list.begin(), list.end());
     }

@@ -56,10 +56,8 @@ private:
         std::uint64_t pause = 0;            // ticks before its next turn, if it waits for long
         Ending ending = Ending::none;
         Nanoseconds ending_since{0}; // when that step began
-        bool died = false;
         // Ranks that release an endpoint of this process once it is gone.
         std::vector<std::pair<std::uint32_t, std::uint32_t>> released_late;
-        std::vector<std::uint32_t> dead; // ranks of whose end the runtime is about to tell this one
         std::vector<std::byte> memory;
         Remote memory_remote{};
         std::vector<std::uint64_t> words;
@@ -92,20 +90,11 @@ private:
     bool end(Rank& self, const Operation& operation);
     bool is_over(std::uint32_t process);
     bool cancels_or_waits(std::uint32_t process);
+    bool connects(std::uint32_t process);
     bool all_arrived(std::uint32_t rank) const;
     bool has_got_all_active(std::uint32_t rank, std::uint32_t from) const;
     void disconnect(std::uint32_t process);
     bool has_sent_all(const Rank& first, std::uint32_t process);
-    void die(const Operation& operation);
-    void tell_of_the_dead(std::uint32_t rank);
-    bool died(std::int32_t rank) const {
-        return rank >= 0 && ranks_[static_cast<std::size_t>(rank)].died;
-    }
-    void wait_for_the_dead(std::uint32_t rank);
-    bool waits_for_the_dead(const Live& live) const;
-    bool waits_for_the_dead() const;
-    void look_at_what_waits_for_the_dead();
-    void forget_the_dead();
     void drop_messages_about_the_gone(std::vector<std::string>& said) const;
 
     // operations.cc
@@ -139,8 +128,7 @@ private:
     Time now_ = 0;
     Nanoseconds begun_{0}; // when the last operation began, and when the last one ended, by the
     Nanoseconds ended_{0}; // driver's time
-    bool has_died_ = false;
-    std::size_t left_;                     // operations not yet begun
+    std::size_t left_;     // operations not yet begun
     std::vector<std::string> said_before_; // by the cores, before the program begins
     bool has_atomics_ = false; // all rails have them; otherwise only target-assisted ones are run
     std::vector<Rank> ranks_;

@@ -242,10 +242,7 @@ public:
         // Per thousand. From here on a third or more of all questions, or their answers, are lost,
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
-        const bool dies =
-            std::any_of(program.operations.begin(), program.operations.end(),
-                        [](const Operation& operation) { return operation.verb == Verb::die; });
-        const bool may_fail = failing > 0 || !program.faults.empty() || dies;
+        const bool may_fail = failing > 0 || !program.faults.empty();
         paths_may_fail_ = may_fail || number(program, "datagram_loss", 0) >= kManyLost;
         // A loss of datagrams does not end: where many are lost, each of a chain of messages may
         // wait for the longest time before one is sent again. A path that has failed often is asked
@@ -257,9 +254,6 @@ public:
                                number(program, "slow_type", 0) != 0
                            ? std::chrono::seconds{3}
                            : Nanoseconds{std::chrono::milliseconds{500}};
-        if (dies) { // nobody answers for it
-            ends_within_ += patience(program);
-        }
         if (ranks_ != nullptr && failing > 0) {
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
@@ -411,14 +405,6 @@ private:
         return sim::Routes::compute(world.topology, world.routes, problem);
     }
 
-    // Longer than it takes to give a process up that has died.
-    static Nanoseconds patience(const Program& program) {
-        int longest = 0;
-        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
-            longest = std::max(longest, program.parameters(rank).partition_timeout);
-        }
-        return std::chrono::seconds{2 * longest + 10};
-    }
     // True for messages about paths that fail and come back.
     static bool is_of_paths(const std::string& text) {
         return text.starts_with("path ") || text.starts_with("rail ") ||
