@@ -105,6 +105,9 @@ Nanoseconds UdQueuePair::transmit(const SendWork& work, Bytes length, Path& path
         if (happens(odds.datagram_late)) {
             when += odds.late_by;
         }
+        if (odds.detour) {
+            when += odds.detour({datagram->payload.data(), length}, world_.random());
+        }
         auto* target = world_.adapter_of(path.to).find(work.remote_qp);
         if (target != nullptr && target->type() == QpType::ud) {
             ++static_cast<UdQueuePair*>(target)->inbound_;

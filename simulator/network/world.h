@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct WorldOptions {
     double datagram_twice = 0;
     double datagram_late = 0; // overtaken by later datagrams
     Nanoseconds late_by{20'000};
+    // Returns how much longer a datagram with these bytes takes than others. Null: no longer.
+    std::function<Nanoseconds(std::span<const std::byte> datagram, Random& random)> detour;
     // Share of the published writes of several packets of which one packet is placed late, after
     // the end of the write. Rails say that they do not place in order if it is not 0.
     double scrambled_writes = 0;

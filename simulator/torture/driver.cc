@@ -82,6 +82,11 @@ void Driver::release(std::uint32_t rank, std::uint32_t to) {
     }
 }
 
+void Driver::leave(std::uint32_t rank) {
+    Core& own = core(rank);
+    own.peers().for_each([&](Peer& peer) { own.protocol().disconnects().leave(peer); });
+}
+
 void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected) {
     const auto known = peers_.find({rank, to});
     if (known == peers_.end() || known->second == nullptr) {
@@ -124,9 +129,16 @@ Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request)
 Started Driver::receive(std::uint32_t rank, const Envelope& pattern, const Data& data,
                         UserRequest& request) {
     Started started;
+    Peer* from = nullptr; // if it is not known, the receive does not end with it
+    if (pattern.source >= 0) {
+        started.status = peer(rank, static_cast<std::uint32_t>(pattern.source), from);
+        if (!started.status.ok()) {
+            return started;
+        }
+    }
     const std::size_t before = posted(rank);
     started.status =
-        core(rank).protocol().receives().receive(pattern, data, request, started.complete);
+        core(rank).protocol().receives().receive(pattern, data, request, started.complete, from);
     started.matched = posted(rank) == before;
     return started;
 }

@@ -123,6 +123,10 @@ public:
                               bool at_once, UserRequest& request);
     // Releases a peer, as after MPI_Comm_disconnect; the next operation gets it again.
     void release(std::uint32_t rank, std::uint32_t to);
+    // Tells the peers of a rank that nobody has released that its process ends.
+    void leave(std::uint32_t rank);
+    // Ends the process of a rank, with its other endpoints, without a word. In a world only.
+    virtual void kill(std::uint32_t) {}
     // Switches the channel of a peer in use, as the selection of channels may do at any time.
     void switch_channel(std::uint32_t rank, std::uint32_t to, bool connected);
 

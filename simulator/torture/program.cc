@@ -18,9 +18,9 @@ namespace adaptib::torture {
 
 namespace {
 
-constexpr std::array<std::string_view, 16> kVerbs{
-    "send",   "ssend", "receive", "probe", "claim", "cancel",  "wait",    "compute",
-    "active", "put",   "get",     "add",   "swap",  "release", "promote", "demote"};
+constexpr std::array<std::string_view, 17> kVerbs{
+    "send", "ssend", "receive", "probe", "claim",   "cancel",  "wait",   "compute", "active",
+    "put",  "get",   "add",     "swap",  "release", "promote", "demote", "end"};
 
 // Lists of settings, by the first word of their lines.
 constexpr std::array<std::pair<std::string_view, std::vector<Setting> Program::*>, 3> kLists{

@@ -40,6 +40,7 @@ enum class Verb : std::uint8_t {
     release, // releases a peer once no operation with it is under way, within `amount` turns
     promote, // gives a peer a connection and a ring, if there is room
     demote,  // returns a peer to datagrams, if nothing needs the connection
+    end,     // ends the rank's process, as MPI_Finalize does, once nothing of it is left
 };
 
 struct Operation {
@@ -60,6 +61,17 @@ struct Operation {
 
     friend bool operator==(const Operation&, const Operation&) = default;
 };
+
+// Returns true if `peer` is another rank, or any.
+inline bool has_peer(const Operation& operation) {
+    switch (operation.verb) {
+    case Verb::wait:
+    case Verb::cancel:
+    case Verb::compute:
+    case Verb::end: return false;
+    default: return true;
+    }
+}
 
 struct Setting {
     static constexpr std::int32_t kAllRanks = -1;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/wire.h"
 #include "simulator/network/machine.h"
 #include "simulator/torture/endpoints.h"
 #include "simulator/torture/payload.h"
@@ -35,6 +36,7 @@ public:
             draw_failures();
             draw_placement();
             draw_breakage();
+            draw_slow_type();
         } else if (one_in(2)) {
             draw_faults();
             draw_cm_connects();
@@ -53,6 +55,7 @@ public:
         draw_memory();
         draw_unexpected();
         draw_frequent();
+        draw_ends();
         draw_endpoints();
         draw_differences();
         return std::move(program_);
@@ -204,6 +207,26 @@ private:
         program_.faults.push_back({"until", std::to_string(kMilliseconds[random.below(3)])});
         number_datagrams();
         fails_ = breaks_ = true;
+    }
+
+    // Draws a type of messages that are slower than others, in a third of the worlds. Uses the
+    // schedule's seed, as draw_cm_connects does.
+    void draw_slow_type() {
+        Random random(program_.schedule ^ 0x736c6f77);
+        if (random.below(3) > 0) {
+            return;
+        }
+        constexpr std::array<MessageType, 12> kTypes{
+            MessageType::connect_request, MessageType::connect_reply, MessageType::connect_confirm,
+            MessageType::connect_refuse,  MessageType::connect_close, MessageType::connect_keep,
+            MessageType::connect_yield,   MessageType::disconnect,    MessageType::disconnect,
+            MessageType::eager,           MessageType::slice,         MessageType::clear_to_send};
+        constexpr std::array<std::uint64_t, 3> kShares{100, 500, 1000};
+        constexpr std::array<std::uint64_t, 4> kMicroseconds{5, 50, 500, 20'000};
+        set_world("slow_type", static_cast<std::uint64_t>(kTypes[random.below(kTypes.size())]));
+        set_world("slow_share", kShares[random.below(kShares.size())]);
+        set_world("slow_by", kMicroseconds[random.below(kMicroseconds.size())]);
+        number_datagrams(); // they overtake each other
     }
 
     // Draws harmless faults of a network, per thousand.
@@ -370,6 +393,31 @@ private:
         program_.settings.push_back({"frequent_buffers", modes[random.below(4)]});
     }
 
+    // Lets processes end before the others, in half of the networks with three ranks or more. Later
+    // operations with one that ends are left out.
+    void draw_ends() {
+        Random random(program_.schedule ^ 0x656e6473);
+        if (program_.world.empty() || program_.operations.empty() || program_.ranks < 3 ||
+            random.below(2) == 0) {
+            return;
+        }
+        for (std::uint64_t left = 1 + random.below(program_.ranks - 2); left > 0; --left) {
+            draw_end(random);
+        }
+    }
+    void draw_end(Random& random) {
+        const auto rank = static_cast<std::uint32_t>(random.below(program_.ranks));
+        std::vector<Operation>& all = program_.operations;
+        const auto at = static_cast<std::ptrdiff_t>(random.below(all.size()));
+        all.erase(std::remove_if(all.begin() + at, all.end(),
+                                 [rank](const Operation& each) {
+                                     return each.rank == rank ||
+                                            (has_peer(each) &&
+                                             each.peer == static_cast<std::int32_t>(rank));
+                                 }),
+                  all.end());
+        all.insert(all.begin() + at, operation_of(Verb::end, rank, 0));
+    }
     // Gives a third of the programs processes with several endpoints.
     void draw_endpoints() {
         Random random(program_.schedule ^ 0x656e6470);
@@ -426,6 +474,8 @@ private:
         one_sided_ = one_in(3) ? 0 : 1 + random_.below(3);
         window_ = one_in(6) ? kMiB + 4096 : 16384;
         hot_ = one_in(3) ? static_cast<std::int32_t>(random_.below(program_.ranks)) : -1;
+        Random random(program_.schedule ^ 0x71756172);
+        quarrels_ = releases_ && !program_.world.empty() && random.below(2) == 0;
     }
 
     std::uint64_t draw_bytes() {
@@ -613,6 +663,10 @@ private:
     }
 
     void draw_step() {
+        if (quarrels_ && !one_in(3)) {
+            draw_release();
+            return;
+        }
         if (random_.below(6) < one_sided_) {
             draw_one_sided();
         } else if (one_in(10)) {
@@ -645,8 +699,9 @@ private:
     std::uint64_t wild_ = 0;
     bool small_ = false;
     bool releases_ = false;
-    bool fails_ = false;  // ports or queue pairs fail
-    bool breaks_ = false; // queue pairs fail
+    bool quarrels_ = false; // pairs of ranks release each other all the time
+    bool fails_ = false;    // ports or queue pairs fail
+    bool breaks_ = false;   // queue pairs fail
     std::uint64_t largest_ = 0;
     bool strided_ = false;
     std::uint64_t one_sided_ = 0;

@@ -90,6 +90,9 @@ void Runner::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t a
 // Starts some operations, one, or none.
 void Runner::on_turn(std::uint32_t rank) {
     Rank& self = ranks_[rank];
+    if (self.ending == Ending::gone) {
+        return; // other endpoints of a process have the rest of their turn
+    }
     look_at_connections(rank);
     while (self.next < self.list.size() && random_.below(3) != 0) {
         if (!step(self, *self.list[self.next])) {
@@ -101,7 +104,7 @@ void Runner::on_turn(std::uint32_t rank) {
         begun_ = driver_->time();
     }
     if (self.next < self.list.size()) {
-        driver_->wake(rank, 1 + random_.below(10));
+        driver_->wake(rank, std::exchange(self.pause, 0) + 1 + random_.below(10));
     }
 }
 
@@ -145,6 +148,7 @@ bool Runner::step(Rank& self, const Operation& operation) {
     case Verb::claim: claim(operation, pattern_of(operation), operation.bytes); return true;
     case Verb::active: send_active(operation); return true;
     case Verb::release: return release(self, operation);
+    case Verb::end: return end(self, operation);
     case Verb::promote:
     case Verb::demote:
         driver_->switch_channel(operation.rank, static_cast<std::uint32_t>(operation.peer),
@@ -280,6 +284,7 @@ void Runner::ask_the_models() {
     std::erase_if(said, [this](const std::string& text) {
         return std::find(said_before_.begin(), said_before_.end(), text) != said_before_.end();
     });
+    drop_messages_about_the_gone(said);
     for (const auto& list : {said, check(history_), check(memory_)}) {
         outcome_.problems.insert(outcome_.problems.end(), list.begin(), list.end());
     }

@@ -46,11 +46,18 @@ private:
         std::uint64_t digest = 0; // receives: of the received bytes
         bool done = false;
     };
+    // Steps of a process that ends in good order: it disconnects from peers, tells the others.
+    enum class Ending : std::uint8_t { none, disconnecting, leaving, gone };
     struct Rank {
         std::vector<const Operation*> list;
         std::size_t next = 0;
         std::uint64_t most_connections = 0; // connect_max; 0: any number
         std::uint64_t turns = 0;            // turns that the present operation has had
+        std::uint64_t pause = 0;            // ticks before its next turn, if it waits for long
+        Ending ending = Ending::none;
+        Nanoseconds ending_since{0}; // when that step began
+        // Ranks that release an endpoint of this process once it is gone.
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> released_late;
         std::vector<std::byte> memory;
         Remote memory_remote{};
         std::vector<std::uint64_t> words;
@@ -78,6 +85,17 @@ private:
     void look_at_ranks();
     void look_at_the_end();
     void ask_the_models();
+
+    // endings.cc
+    bool end(Rank& self, const Operation& operation);
+    bool is_over(std::uint32_t process);
+    bool cancels_or_waits(std::uint32_t process);
+    bool connects(std::uint32_t process);
+    bool all_arrived(std::uint32_t rank) const;
+    bool has_got_all_active(std::uint32_t rank, std::uint32_t from) const;
+    void disconnect(std::uint32_t process);
+    bool has_sent_all(const Rank& first, std::uint32_t process);
+    void drop_messages_about_the_gone(std::vector<std::string>& said) const;
 
     // operations.cc
     Live* find(std::uint32_t id);

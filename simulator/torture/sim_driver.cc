@@ -6,8 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <utility>
 
+#include "base/random.h"
+#include "base/wire.h"
 #include "simulator/torture/ranks.h"
 
 namespace adaptib::torture {
@@ -146,6 +149,33 @@ private:
     std::size_t chosen_ = 0;           // first ones of ports_ that are still to be clogged
 };
 
+// Holds up datagrams with messages of one type, so that what two sides say to each other crosses in
+// ways that chance would take long to find.
+class SlowType {
+public:
+    SlowType(MessageType type, std::uint32_t share, Nanoseconds longest)
+        : type_(type), share_(share), longest_(longest) {}
+
+    Nanoseconds operator()(std::span<const std::byte> datagram, Random& random) const {
+        constexpr std::uint32_t kThousand = 1000;
+        MessageHeader header;
+        if (datagram.size() < sizeof(DatagramHeader) + sizeof header) {
+            return Nanoseconds{0};
+        }
+        std::memcpy(&header, datagram.data() + sizeof(DatagramHeader), sizeof header);
+        if (header.type != type_ || random.below(kThousand) >= share_) {
+            return Nanoseconds{0};
+        }
+        return Nanoseconds{static_cast<std::int64_t>(
+            random.below(static_cast<std::uint64_t>(longest_.count()) + 1))};
+    }
+
+private:
+    MessageType type_;
+    std::uint32_t share_; // per thousand
+    Nanoseconds longest_;
+};
+
 class SimDriver final : public Driver {
 public:
     ~SimDriver() override {
@@ -220,7 +250,8 @@ public:
         ends_within_ = number(program, "datagram_loss", 0) >= kManyLost / 2
                            ? Nanoseconds{std::chrono::minutes{5}}
                        : number(program, "outliving_writes", 0) > 0 ? std::chrono::seconds{5}
-                       : may_fail || number(program, "datagram_loss", 0) > 0
+                       : may_fail || number(program, "datagram_loss", 0) > 0 ||
+                               number(program, "slow_type", 0) != 0
                            ? std::chrono::seconds{3}
                            : Nanoseconds{std::chrono::milliseconds{500}};
         if (ranks_ != nullptr && failing > 0) {
@@ -265,9 +296,14 @@ public:
             computes_until_ = std::max(computes_until_, ranks_->now(rank) + time);
         }
     }
+    void kill(std::uint32_t rank) override {
+        ranks_->kill(rank);
+        killed_ = time();
+        paths_may_fail_ = true; // to it, where the last that it said was lost
+    }
     Nanoseconds time() const override { return ranks_->world().simulator().now(); }
     Nanoseconds held_up_until() const override {
-        Nanoseconds last = std::max(failures_.last(), computes_until_);
+        Nanoseconds last = std::max({failures_.last(), computes_until_, killed_});
         for (const auto& each : faulty_) {
             last = each->log.entries.empty() ? last : std::max(last, each->log.entries.back().when);
         }
@@ -288,17 +324,26 @@ public:
         constexpr int kIdlePasses = 300;
         constexpr Nanoseconds kRest = std::chrono::minutes{1}; // after the end of all operations
         sim::Simulator& simulator = ranks_->world().simulator();
+        constexpr Nanoseconds kWithTheGone = std::chrono::seconds{10};
         const Nanoseconds began = time();
+        bool over = false;
         const auto is_over = [&] {
+            if (killed_.count() > 0) { // others may ask for its paths for ever
+                over = over || time() > std::max(began, held_up_until()) + kWithTheGone;
+                return over || simulator.idle();
+            }
             restless_ =
                 restless_ || time() > std::max(began, held_up_until()) + ends_within_ + kRest;
             return restless_ || simulator.idle();
         };
         std::size_t events = 1;
-        while (!restless_ && (events > 0 || !simulator.idle())) {
+        while (!restless_ && !over && (events > 0 || !simulator.idle())) {
             ranks_->run_until(is_over, kLimit);
             events = 0;
             for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+                if (!ranks_->alive(rank)) {
+                    continue;
+                }
                 for (int i = 0; i < kIdlePasses; ++i) {
                     events += progress(rank);
                 }
@@ -335,6 +380,11 @@ private:
             world.datagram_loss = number(program, "datagram_loss", 0) / 1000.0;
             world.datagram_twice = number(program, "datagram_twice", 0) / 1000.0;
             world.datagram_late = number(program, "datagram_late", 0) / 1000.0;
+        }
+        if (const std::uint32_t type = number(program, "slow_type", 0); type != 0) {
+            world.detour =
+                SlowType(static_cast<MessageType>(type), number(program, "slow_share", 0),
+                         std::chrono::microseconds{number(program, "slow_by", 0)});
         }
         world.scrambled_writes = number(program, "scrambled_writes", 0) / 1000.0;
         world.outliving_writes = number(program, "outliving_writes", 0) / 1000.0;
@@ -385,6 +435,7 @@ private:
     bool restless_ = false; // the world does not stand still
     Failures failures_;     // ends before the world
     Nanoseconds computes_until_{0};
+    Nanoseconds killed_{0}; // a process, the last time
     Nanoseconds ends_within_{0};
 };
 

@@ -73,6 +73,7 @@ private:
         }
         case Verb::wait:
         case Verb::cancel: operation.rank = of_operation_[operation.id]; break;
+        case Verb::end: operation.rank = endpoints_.rank(operation.rank, 0); break;
         case Verb::compute:
             if (!one_thread_ && random_.below(2) == 0) { // all threads of the process compute
                 const std::uint32_t process = operation.rank;

@@ -12,9 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -24,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/torture/payload.h"
 #include "simulator/torture/program.h"
 #include "simulator/torture/run.h"
 #include "simulator/torture/shrink.h"
@@ -70,6 +73,7 @@ struct Progress {
     std::atomic<std::uint64_t> one_sided{0};
     std::atomic<std::uint64_t> faults{0};
     std::atomic<std::int64_t> nanoseconds{0}; // of virtual time
+    std::atomic<std::uint64_t> course{0};     // digest of the courses of all seeds, in any order
 };
 
 Outcome run_program(const Program& program, const std::string& trace = {}) {
@@ -148,6 +152,10 @@ void work(const Options& options, std::uint64_t first, Progress& progress,
         progress.one_sided += outcome.one_sided;
         progress.faults += outcome.faults;
         progress.nanoseconds += outcome.time.count();
+        const std::array<std::uint64_t, 2> both{seed, outcome.course};
+        Digest digest;
+        digest.add(reinterpret_cast<const std::byte*>(both.data()), sizeof both);
+        progress.course ^= digest.value();
         if (!outcome.problems.empty()) {
             show("seed " + std::to_string(seed) + " failed", outcome);
             if (options.shrink) {
@@ -248,6 +256,7 @@ private:
         double messages = 0;
         double one_sided = 0;
         std::uint64_t faults = 0;
+        std::uint64_t course = 0;
         double hours = 0;
         for (std::uint64_t job = 0; job < options_.jobs; ++job) {
             seeds += progress_[job].seeds;
@@ -255,14 +264,16 @@ private:
             messages += static_cast<double>(progress_[job].messages);
             one_sided += static_cast<double>(progress_[job].one_sided);
             faults += progress_[job].faults;
+            course ^= progress_[job].course;
             hours += static_cast<double>(progress_[job].nanoseconds) / 3600e9;
         }
         const std::chrono::duration<double> took = SteadyClock::now() - begin;
         std::printf("%llu seeds, %llu failed, %.3f million messages, %.3f million one-sided "
-                    "operations, %llu faults, %.1f hours of virtual time in %.1f s\n",
+                    "operations, %llu faults, %.1f hours of virtual time in %.1f s, "
+                    "course %016llx\n",
                     static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(failed),
                     messages / 1e6, one_sided / 1e6, static_cast<unsigned long long>(faults), hours,
-                    took.count());
+                    took.count(), static_cast<unsigned long long>(course));
         std::fflush(stdout);
         return failed;
     }

@@ -105,8 +105,10 @@ TEST_F(Pool, NothingIsKeptOfAPeerThatDisconnects) {
     const auto peer = open_peer(1);
     EXPECT_TRUE(pool.takes(*peer));
     EXPECT_FALSE(ConnectionPool(0, world_.counters).takes(*peer));
-    for (bool* state : {&peer->ending.released, &peer->session.disconnect_sent,
-                        &peer->ending.disconnect_received}) {
+    peer->ending.release = Release::released;
+    EXPECT_FALSE(pool.takes(*peer));
+    peer->ending.release = Release::none;
+    for (bool* state : {&peer->session.disconnect_sent, &peer->ending.disconnect_received}) {
         *state = true;
         EXPECT_FALSE(pool.takes(*peer));
         *state = false;

@@ -485,6 +485,41 @@ TEST_F(Handshakes, AReplyToARequestThatWasGivenUpLongAgoIsRefused) {
     EXPECT_EQ(counters_.bad_packets, 0u);
 }
 
+// The request was kept for the end of a disconnect, which the peer has revoked: it waits for the
+// answer.
+TEST_F(Handshakes, ARequestKeptForADisconnectIsAnsweredWhenThatIsRevoked) {
+    for (const bool asks : {false, true}) { // this side has asked meanwhile, and is the lower one
+        SCOPED_TRACE(asks);
+        Peer& higher = peer(asks ? 9 : 8);
+        higher.session.disconnect_sent = higher.ending.disconnect_received = true;
+        EXPECT_EQ(arrive(higher, MessageType::connect_request, body(7)), 0u);
+        higher.ending.disconnect_received = false;
+        if (asks) {
+            connections_->request(higher);
+        }
+        const std::size_t before = first_.sent + second_.sent;
+        connections_->on_disconnect_revoked(higher);
+        EXPECT_EQ(first_.sent + second_.sent, before + 1);
+        EXPECT_EQ(higher.session.state, ConnectState::answered);
+        EXPECT_EQ(higher.connection.remote_number, 7u);
+        EXPECT_EQ(higher.connection.early_request, nullptr);
+        connections_->on_disconnect_revoked(higher); // nothing is kept any more
+        EXPECT_EQ(first_.sent + second_.sent, before + 1);
+    }
+}
+
+// The peer answers this side's request instead.
+TEST_F(Handshakes, ARequestKeptForADisconnectOfALowerPeerIsKeptWhereThisSideHasAsked) {
+    Peer& lower = peer(1);
+    lower.session.disconnect_sent = lower.ending.disconnect_received = true;
+    arrive(lower, MessageType::connect_request, body(7));
+    lower.ending.disconnect_received = false;
+    connections_->request(lower);
+    connections_->on_disconnect_revoked(lower);
+    EXPECT_EQ(lower.session.state, ConnectState::requested);
+    EXPECT_NE(lower.connection.early_request, nullptr);
+}
+
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
     second_.connects = Status::error(Reason::unreachable);
     Peer& other = peer(1);

@@ -117,11 +117,11 @@ TEST_F(ChannelSelectionTest, APeerThatWasRefusedIsNotChosenForAWhile) {
 }
 
 TEST_F(ChannelSelectionTest, APeerThatIsReleasedOrOutOfContactGetsNoConnection) {
-    at(21).ending.released = true;
+    at(21).ending.release = Release::released;
     talk(21, 9000, 0);
     select();
     EXPECT_EQ(requested(), Names{});
-    at(21).ending.released = false;
+    at(21).ending.release = Release::none;
     at(21).contact.datagram.handle.reset();
     talk(21, 9000, 0);
     select();
@@ -162,7 +162,7 @@ TEST_F(ChannelSelectionTest, CostsAreTheModelsUntilTheyAreMeasured) {
 }
 
 TEST_F(ChannelSelectionTest, ACallerPromotesAPeerThatItStillWants) {
-    at(21).ending.released = true;
+    at(21).ending.release = Release::released;
     selection_.promote(at(21));
     at(22).contact.datagram.handle.reset();
     selection_.promote(at(22));

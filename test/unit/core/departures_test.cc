@@ -21,7 +21,7 @@ protected:
         peer_.session.disconnect_sent = peer_.ending.disconnect_received =
             peer_.ending.disconnect_acked = true;
         peer_.in.teardown_pending = true;
-        peer_.ending.released = true;
+        peer_.ending.release = Release::released;
         peer_.flow.messages_sent = 5;
         departures_.add_disconnected(peer_);
     }
@@ -286,7 +286,7 @@ TEST_F(DeparturesTest, ADisconnectThatWaitsForARepairEndsWithoutAConnection) {
 
 TEST_F(DeparturesTest, APeerThatIsWantedAgainKeepsItsHandle) {
     disconnect();
-    peer_.ending.released = false;
+    peer_.ending.release = Release::none;
     departures_.tear_down_peers();
     EXPECT_TRUE(torn_down());
     EXPECT_EQ(peer_.session.state, ConnectState::idle);

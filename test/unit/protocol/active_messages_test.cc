@@ -354,7 +354,7 @@ TEST_F(Active, AMessageMayComeFromAPeerThatHasSentSomeAndStays) {
     from->ending.disconnect_received = true;
     EXPECT_FALSE(receiver.may_await(*from));
     from->ending.disconnect_received = false;
-    from->ending.released = true;
+    from->ending.release = Release::released;
     EXPECT_FALSE(receiver.may_await(*from));
 }
 

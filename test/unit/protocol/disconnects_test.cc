@@ -140,7 +140,7 @@ TEST_F(Disconnecting, AfterATeardownItMayHappenAgain) {
             end->tear_down();
             EXPECT_FALSE(end->peer->disconnect_done());
             EXPECT_FALSE(end->peer->in.teardown_pending);
-            end->peer->ending.released = false; // contacted again
+            end->peer->ending.release = Release::none; // contacted again
             end->peer->session.state = ConnectState::open;
         }
     }
@@ -158,7 +158,7 @@ TEST_F(Disconnecting, SendsNothingTwiceOrInVain) {
     c.peer->session.state = ConnectState::idle;
     release(c);
     EXPECT_FALSE(c.peer->session.disconnect_sent) << "there never was any traffic";
-    EXPECT_TRUE(c.peer->ending.released);
+    EXPECT_TRUE(c.peer->ending.released());
 }
 
 TEST_F(Disconnecting, APeerThatIsWantedAgainStays) {
@@ -250,6 +250,25 @@ TEST_F(Disconnecting, AProcessThatEndsSaysSoOnceAndWantsNoAnswer) {
     EXPECT_FALSE(b.disconnects.leave(*b.peer)) << "the other side is gone";
 }
 
+TEST_F(Disconnecting, APeerThatHasReleasedNothingYetHearsOfTheEndAndHasNothingToSay) {
+    release(a);
+    exchange();
+    EXPECT_TRUE(a.disconnects.leave(*a.peer));
+    EXPECT_FALSE(a.disconnects.leave(*a.peer));
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectFinal});
+    EXPECT_EQ(b.left, 1);
+    release(b);
+    EXPECT_TRUE(b.peer->ending.released());
+    EXPECT_EQ(b.deliver_to(a), Flags{}) << "nobody is there";
+}
+
+// Puts and gets are no messages, and hold a connection all the same.
+TEST_F(Disconnecting, APeerWithAConnectionAndWithoutMessagesHearsOfTheEnd) {
+    a.peer->session.next_send = a.peer->in.next_receive = 0;
+    EXPECT_TRUE(a.disconnects.leave(*a.peer));
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectFinal});
+}
+
 TEST_F(Disconnecting, BothMayEndAtTheSameTime) {
     EXPECT_TRUE(a.disconnects.leave(*a.peer));
     EXPECT_TRUE(b.disconnects.leave(*b.peer));
@@ -260,7 +279,9 @@ TEST_F(Disconnecting, BothMayEndAtTheSameTime) {
 
 TEST_F(Disconnecting, WhoNeedsNoWordOfTheEndGetsNone) {
     a.peer->session.next_send = a.peer->in.next_receive = 0;
+    a.peer->session.state = ConnectState::idle;
     EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "there was no traffic";
+    a.peer->session.state = ConnectState::open;
     a.peer->session.next_send = 1;
     a.peer->contact.datagram.coming = false;
     EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "it cannot be reached any more";

@@ -63,6 +63,10 @@ public:
     std::uint64_t faults() const override { return below_->faults(); }
     void wake(std::uint32_t rank, std::uint64_t ticks) override { below_->wake(rank, ticks); }
     void compute(std::uint32_t rank, std::uint64_t ticks) override { below_->compute(rank, ticks); }
+    void kill(std::uint32_t rank) override { below_->kill(rank); }
+    Nanoseconds time() const override { return below_->time(); }
+    Nanoseconds held_up_until() const override { return below_->held_up_until(); }
+    Nanoseconds ends_within() const override { return below_->ends_within(); }
     bool run(const std::function<bool()>& done) override {
         below_->turn = turn;
         return below_->run(done);

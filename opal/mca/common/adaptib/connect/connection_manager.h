@@ -108,6 +108,11 @@ public:
         handshake_.on_early_request(peer, body);
         handle_events();
     }
+    // Handles a request that waits for the end of a disconnect which the peer has revoked.
+    void on_disconnect_revoked(Peer& peer) {
+        handshake_.on_disconnect_revoked(peer);
+        events_.handle_failure(peer);
+    }
     // Destroys queue pairs that do not complete their work (RepairSteps::abandon).
     void abandon(Peer& peer) { repair_steps_.abandon(peer); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.

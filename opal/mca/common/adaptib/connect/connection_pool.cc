@@ -7,7 +7,7 @@ namespace adaptib {
 
 bool ConnectionPool::takes(const Peer& peer) const {
     const bool disconnecting =
-        peer.ending.released || peer.session.disconnect_sent || peer.ending.disconnect_received;
+        peer.ending.released() || peer.session.disconnect_sent || peer.ending.disconnect_received;
     return most_ > 0 && !disconnecting;
 }
 

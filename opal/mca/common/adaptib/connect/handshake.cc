@@ -113,6 +113,18 @@ void Handshake::on_first_request(Peer& peer, const ConnectBody& body, Need need)
     accept(peer, body, need);
 }
 
+// The peer waits for the answer, also if this side has asked meanwhile: then one of both requests
+// is to be answered, as if they had just crossed.
+void Handshake::on_disconnect_revoked(Peer& peer) {
+    if (peer.connection.early_request == nullptr || peer.contact.datagram.coming ||
+        (peer.session.state != ConnectState::idle &&
+         peer.session.state != ConnectState::requested)) {
+        return;
+    }
+    const auto early = std::move(peer.connection.early_request);
+    on_request(peer, *early, kNeeded);
+}
+
 void Handshake::on_request(Peer& peer, const ConnectBody& body, Need need) {
     const bool same = body.connection == peer.connection.remote_number;
     if (peer.connection.remote_number != 0 &&

@@ -78,6 +78,8 @@ public:
     void on_message(Peer& peer, const MessageHeader& header, const std::byte* body);
     // Handles a request that had to wait for the end of the connection before.
     void on_early_request(Peer& peer, const ConnectBody& body) { on_request(peer, body, kNeeded); }
+    // Handles a request that was kept for the end of a disconnect which the peer has revoked.
+    void on_disconnect_revoked(Peer& peer);
     // Called when a shared queue pair has failed that a connection not yet open is to use: the
     // connection goes over another one. Returns false if that is not the case.
     bool renew_shared(Peer& peer, Subchannel& subchannel);

@@ -81,7 +81,8 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
     std::size_t waiting = 0;                   // peers to share, without room
     for (const std::uint64_t name : talking) { // a silent peer has no use for one, even if chosen
         Peer* peer = peers_.find(name);        // may end other peers, so not within for_each
-        if (peer == nullptr || peer->contact.datagram.handle == nullptr || peer->ending.released) {
+        if (peer == nullptr || peer->contact.datagram.handle == nullptr ||
+            peer->ending.released()) {
             continue;
         }
         const bool shares = peer->session.state == ConnectState::open && peer->connection.shared;
@@ -131,7 +132,7 @@ void ChannelSelection::note_costs() {
 }
 
 void ChannelSelection::promote(Peer& peer) {
-    if (peer.contact.datagram.handle == nullptr || peer.ending.released) {
+    if (peer.contact.datagram.handle == nullptr || peer.ending.released()) {
         return;
     }
     const bool shares = connections_.sharing().may_share(peer);

@@ -338,7 +338,7 @@ bool ConnectionReactions::connect_at_start(std::uint64_t name, const Peer*& aske
     if (peer->contact.datagram.coming) {
         parts_->connections.handshake().request(*peer); // is made once the peer is reached
     } else if (peer->contact.datagram.handle != nullptr &&
-               !peer->ending.released) { // else contacted and released since
+               !peer->ending.released()) { // else contacted and released since
         parts_->connections.handshake().request_if_room(*peer);
         asked = peer;
     }

@@ -160,7 +160,7 @@ void Departures::tear_down_peers() {
         connections_.close(*peer, ConnectState::idle);
         const std::unique_ptr<ConnectBody> early = std::move(peer->connection.early_request);
         const DatagramLink* link = peer->contact.datagram.link.get();
-        if (peer->ending.released && early == nullptr && peer->in.early == nullptr &&
+        if (peer->ending.released() && early == nullptr && peer->in.early == nullptr &&
             (link == nullptr || !link->busy())) {
             peer->contact.channel.retransmitter().release(peer->contact.datagram);
         }

@@ -13,10 +13,17 @@
 
 namespace adaptib {
 
+// Whether this side is done with the peer.
+enum class Release : std::uint8_t {
+    none,
+    released, // by the user of the core
+    left,     // this process ends, and has told the peer (Disconnects::leave)
+};
+
 struct PeerEnding {
     bool disconnect_received = false; // the peer's disconnect arrived, and this side has answered
     bool disconnect_acked = false;    // the peer has received everything sent
-    bool released = false;            // the user of the core has released the peer
+    Release release = Release::none;
     bool failure_reported = false;
     bool refusal_reported = false; // a refused one-sided operation was reported
     std::uint64_t disconnect_number = 0;
@@ -24,6 +31,8 @@ struct PeerEnding {
     // (Allowance::nothing).
     PendingQueue queued;
     std::string failure; // why the state is failed
+
+    bool released() const { return release != Release::none; }
 };
 
 } // namespace adaptib

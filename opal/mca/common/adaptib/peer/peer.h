@@ -230,6 +230,8 @@ public:
     }
     // Number of messages, both ways.
     std::uint32_t messages() const { return session.next_send + in.next_receive; }
+    // Returns true if there was no message, and there is no connection.
+    bool unused() const { return messages() == 0 && session.state == ConnectState::idle; }
     // Returns true once both sides have sent their disconnect and the peer has answered this
     // side's: messages that arrive now belong to what follows.
     bool disconnect_done() const {

@@ -101,7 +101,7 @@ public:
     // messages, neither has begun to disconnect, and the peer has not left. This class does not
     // know of such a wait.
     bool may_await(const Peer& peer) const {
-        return handler_ != nullptr && peer.messages() > 0 && !peer.ending.released &&
+        return handler_ != nullptr && peer.messages() > 0 && !peer.ending.released() &&
                !peer.ending.disconnect_received && !peer.health.life.left;
     }
 

@@ -25,6 +25,9 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::written: rendezvous_.on_written(peer, read_body<WrittenBody>(body)); break;
     case MessageType::disconnect:
         disconnects_.on_disconnect(peer, header.flags, read_body<IdBody>(body));
+        if (header.flags == kDisconnectRevoked) {
+            connections_.on_disconnect_revoked(peer);
+        }
         break;
     case MessageType::active: active_.on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: active_.on_active_part(peer, header, body); break;

@@ -4,16 +4,18 @@
 namespace adaptib {
 
 void Disconnects::release(Peer& peer) {
-    if (peer.ending.released) {
+    if (peer.ending.released()) {
         return;
     }
-    peer.ending.released = true;
-    if (peer.session.next_send == 0 && peer.in.next_receive == 0 &&
-        peer.session.state == ConnectState::idle) {
-        return; // there never was any traffic
+    peer.ending.release = Release::released;
+    if (peer.unused()) {
+        return;
     }
     if (peer.contact.datagram.handle == nullptr && !peer.contact.datagram.coming) {
         return; // already disconnected
+    }
+    if (peer.health.life.left) {
+        return; // its process has ended since
     }
     if (peer.session.disconnect_sent) {
         return; // was wanted again meanwhile; requests since then end with the connection
@@ -33,7 +35,7 @@ void Disconnects::announce(Peer& peer, std::uint8_t how) {
 // Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
 // it, and requests started meanwhile wait for its end, which needs nothing but the peer's answer.
 void Disconnects::keep(Peer& peer) {
-    peer.ending.released = false;
+    peer.ending.release = Release::none;
     if (peer.session.disconnect_sent && !peer.ending.disconnect_received) {
         peer.session.disconnect_sent = false;
         const IdBody body{peer.ending.disconnect_number};
@@ -42,15 +44,19 @@ void Disconnects::keep(Peer& peer) {
     }
 }
 
+// A disconnect that the peer has not answered with its own yet is no use to it any more: it may
+// begin its own when this process is gone.
 bool Disconnects::leave(Peer& peer) {
     const bool over = peer.health.life.ended || peer.health.life.left ||
                       peer.session.state == ConnectState::failed;
     const bool reached = peer.contact.datagram.handle != nullptr || peer.contact.datagram.coming;
-    if (over || !reached || peer.messages() == 0 || peer.ending.released ||
-        peer.ending.disconnect_received) {
+    const bool told = peer.ending.release == Release::left ||
+                      (peer.ending.released() && !peer.session.disconnect_sent) ||
+                      peer.ending.disconnect_received;
+    if (over || !reached || peer.unused() || told) {
         return false;
     }
-    peer.ending.released = true;
+    peer.ending.release = Release::left;
     announce(peer, kDisconnectFinal);
     return true;
 }
@@ -67,7 +73,7 @@ void Disconnects::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& bo
             peer.session.disconnect_sent && body.id == peer.ending.disconnect_number;
     } else if (flags == kDisconnectRevoked) {
         peer.ending.disconnect_received = false;
-        if (!peer.ending.released) { // wanted here as well: there is no disconnect to wait for
+        if (!peer.ending.released()) { // wanted here as well: there is no disconnect to wait for
             keep(peer);
         }
     } else if (!peer.ending.disconnect_received) {
