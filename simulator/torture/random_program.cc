@@ -620,8 +620,9 @@ private:
     }
 
     void draw_one_sided() {
+        const std::uint32_t rank = draw_rank(); // the order of arguments is the compiler's choice
         Operation operation =
-            start(static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(4)), draw_rank());
+            start(static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(4)), rank);
         operation.peer = draw_target(operation.rank);
         if (breaks_ && operation.peer == static_cast<std::int32_t>(operation.rank)) {
             return; // a connection to itself has no other path, and is not repaired
