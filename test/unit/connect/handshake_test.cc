@@ -520,6 +520,43 @@ TEST_F(Handshakes, ARequestKeptForADisconnectOfALowerPeerIsKeptWhereThisSideHasA
     EXPECT_NE(lower.connection.early_request, nullptr);
 }
 
+// The end of the disconnect would take the new connection down, on this side alone.
+TEST_F(Handshakes, NoConnectionIsRequestedInTheMiddleOfADisconnect) {
+    Peer& other = peer(1);
+    other.session.disconnect_sent = other.ending.disconnect_received = true;
+    connections_->request(other);
+    EXPECT_EQ(first_.sent, 0u);
+    EXPECT_EQ(other.session.state, ConnectState::idle);
+    EXPECT_TRUE(other.connection.wanted_link.linked());
+}
+
+// The other side repairs a connection that this side has taken down.
+TEST_F(Handshakes, ARepairIsRefusedWhereThisSideAsksForTheNextConnection) {
+    for (const std::uint64_t name : {1, 9}) {
+        Peer& other = peer(name);
+        connections_->request(other);
+        ConnectBody request = body(7);
+        request.replaces = 3;
+        EXPECT_EQ(arrive(other, MessageType::connect_request, request), 1u);
+        EXPECT_EQ(other.session.state, ConnectState::requested);
+        EXPECT_EQ(other.connection.refusal, static_cast<std::uint32_t>(RefusalReason::no_room));
+        EXPECT_EQ(other.connection.early_request, nullptr);
+    }
+}
+
+// The other side has finished the disconnect, and this side hears of that by the next request.
+TEST_F(Handshakes, ARequestForTheNextConnectionEndsTheRepairOfTheOneBefore) {
+    Peer& higher = peer(9);
+    connections_->request(higher);
+    higher.session.disconnect_sent = higher.ending.disconnect_received = true;
+    higher.interruption.repair.active = true;
+    EXPECT_EQ(arrive(higher, MessageType::connect_request, body(7)), 0u);
+    EXPECT_EQ(higher.session.state, ConnectState::idle);
+    EXPECT_FALSE(higher.interruption.repair.active);
+    EXPECT_NE(higher.connection.early_request, nullptr); // until the disconnect is over
+    EXPECT_EQ(handle(), "9 unconnected; ");
+}
+
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
     second_.connects = Status::error(Reason::unreachable);
     Peer& other = peer(1);

@@ -27,9 +27,9 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 
 } // namespace
 
-// Returns false if there is no room, or no way to the peer yet.
+// Returns false if there is no room, no way to the peer yet, or a disconnect to be finished first.
 bool Handshake::ask(Peer& peer) {
-    if (peer.contact.datagram.coming || rests(peer)) {
+    if (peer.contact.datagram.coming || rests(peer) || peer.disconnecting()) {
         return false;
     }
     if (context_.listener.choose_pairs(peer)) {
@@ -105,7 +105,7 @@ void Handshake::on_first_request(Peer& peer, const ConnectBody& body, Need need)
         say_refused(peer, body, RefusalReason::no_room);
         return;
     }
-    if (peer.session.disconnect_sent && peer.ending.disconnect_received) {
+    if (peer.disconnecting()) {
         keep_for_later(peer, body); // the answer to this side's may still be on its way
         return;
     }
@@ -133,6 +133,10 @@ void Handshake::on_request(Peer& peer, const ConnectBody& body, Need need) {
     }
     switch (peer.session.state) {
     case ConnectState::requested:
+        if (!same && body.replaces != 0 && !peer.interruption.repair.active) {
+            say_refused(peer, body, RefusalReason::no_room); // as in on_first_request
+            return;
+        }
         ++context_.counters.connections_crossed;
         if (context_.options.self > peer.contact.name) {
             // The peer answers this side's request, or has refused it before it sent its own. The
@@ -202,7 +206,20 @@ void Handshake::on_request(Peer& peer, const ConnectBody& body, Need need) {
     }
 }
 
+// Returns true if the peer has finished the disconnect, and wants its next connection, while this
+// side repairs the one before.
+bool Handshake::is_behind(const Peer& peer, const ConnectBody& body) {
+    return peer.interruption.repair.active && body.replaces == 0 && peer.disconnecting();
+}
+
 void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
+    if (is_behind(peer, body)) {
+        keep_for_later(peer, body);
+        parts_.repair_steps.take_over(peer, body.expected);
+        parts_.teardown.close(peer, ConnectState::idle);
+        context_.events.report(peer, ConnectEvent::unconnected);
+        return;
+    }
     if (context_.listener.goes_without(peer, body.subchannel_count == 0)) {
         go_without(peer, body);
         return;

@@ -117,6 +117,7 @@ private:
     void ask_or_wait(Peer& peer);
     void on_request(Peer& peer, const ConnectBody& body, Need need);
     void on_first_request(Peer& peer, const ConnectBody& body, Need need);
+    static bool is_behind(const Peer& peer, const ConnectBody& body);
     static void keep_for_later(Peer& peer, const ConnectBody& request);
     void on_reply(Peer& peer, const ConnectBody& body);
     void on_confirm(Peer& peer, const ConnectBody& body);

@@ -21,12 +21,11 @@ inline bool needs(const Peer& peer) {
 // Returns true if nothing needs the connection. Puts and gets that wait for the next connection do
 // not use this one. A connection in the disconnect handshake is taken down by that.
 inline bool is_unused(const Peer& peer) {
-    const bool disconnecting = peer.session.disconnect_sent && peer.ending.disconnect_received;
     const bool only_waits = peer.transfers.yields &&
                             peer.transfers.users == peer.transfers.rma_operations &&
                             peer.transfers.stripes == 0;
     return (peer.transfers.users == 0 || only_waits) && !peer.out.has_pending() &&
-           peer.flow.gathered.empty() && !disconnecting && !peer.control.migration.active &&
+           peer.flow.gathered.empty() && !peer.disconnecting() && !peer.control.migration.active &&
            !peer.control.measuring.active;
 }
 

@@ -232,11 +232,12 @@ public:
     std::uint32_t messages() const { return session.next_send + in.next_receive; }
     // Returns true if there was no message, and there is no connection.
     bool unused() const { return messages() == 0 && session.state == ConnectState::idle; }
+    // Returns true once both sides have sent their disconnect: the connection ends with that, and
+    // so would one that is made meanwhile.
+    bool disconnecting() const { return session.disconnect_sent && ending.disconnect_received; }
     // Returns true once both sides have sent their disconnect and the peer has answered this
     // side's: messages that arrive now belong to what follows.
-    bool disconnect_done() const {
-        return session.disconnect_sent && ending.disconnect_received && ending.disconnect_acked;
-    }
+    bool disconnect_done() const { return disconnecting() && ending.disconnect_acked; }
     // Returns true once this side's answer is on its way, too.
     bool disconnected() const { return disconnect_done() && !out.has_pending(); }
 
