@@ -262,6 +262,14 @@ TEST_F(Disconnecting, APeerThatHasReleasedNothingYetHearsOfTheEndAndHasNothingTo
     EXPECT_EQ(b.deliver_to(a), Flags{}) << "nobody is there";
 }
 
+TEST_F(Disconnecting, APeerThatWaitsForTheDisconnectOfAnotherHearsOfItsEnd) {
+    release(b);
+    exchange();
+    EXPECT_TRUE(a.disconnects.leave(*a.peer));
+    EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectFinal});
+    EXPECT_EQ(b.left, 1);
+}
+
 // Puts and gets are no messages, and hold a connection all the same.
 TEST_F(Disconnecting, APeerWithAConnectionAndWithoutMessagesHearsOfTheEnd) {
     a.peer->session.next_send = a.peer->in.next_receive = 0;
@@ -294,8 +302,8 @@ TEST_F(Disconnecting, WhoNeedsNoWordOfTheEndGetsNone) {
     a.peer->session.state = ConnectState::open;
     release(b);
     exchange();
-    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "it has begun to disconnect";
     release(a);
+    EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "both have begun to disconnect";
     exchange();
     EXPECT_EQ(a.over, 1);
     EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "both have disconnected";

@@ -44,16 +44,15 @@ void Disconnects::keep(Peer& peer) {
     }
 }
 
-// A disconnect that the peer has not answered with its own yet is no use to it any more: it may
-// begin its own when this process is gone.
+// A disconnect that only one side has begun will never be over: the peer would wait for this side's,
+// or begin its own when this process is gone.
 bool Disconnects::leave(Peer& peer) {
     const bool over = peer.health.life.ended || peer.health.life.left ||
                       peer.session.state == ConnectState::failed;
     const bool reached = peer.contact.datagram.handle != nullptr || peer.contact.datagram.coming;
     const bool told = peer.ending.release == Release::left ||
-                      (peer.ending.released() && !peer.session.disconnect_sent) ||
-                      peer.ending.disconnect_received;
-    if (over || !reached || peer.unused() || told) {
+                      (peer.ending.released() && !peer.session.disconnect_sent);
+    if (over || !reached || peer.unused() || told || peer.disconnecting()) {
         return false;
     }
     peer.ending.release = Release::left;

@@ -46,7 +46,7 @@ public:
     // Undoes release(): the user wants the peer again.
     void keep(Peer& peer);
     // This process ends: tells the peer. Nothing may be sent to it afterwards. Returns false if the
-    // peer needs no word: it is gone, there was no traffic, or one of both has begun to disconnect.
+    // peer needs no word: it is gone, there was no traffic, or both have begun to disconnect.
     bool leave(Peer& peer);
 
     void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
