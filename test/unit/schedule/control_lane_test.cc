@@ -198,6 +198,17 @@ TEST_F(Migrating, AShortTransferTakesTheControlLaneUnlessPlanHasSomethingNewToLo
     EXPECT_TRUE(scheduler_->takes_control_lane(8, kBoth));
 }
 
+// The lane was chosen while a connection was made, whose other side then could not connect it.
+TEST_F(Migrating, AControlLaneThatIsDownTakesNoTransfer) {
+    const auto both = scene_.up;
+    scene_.up.erase(scene_.up.begin());
+    EXPECT_EQ(control_lane(), 1u);
+    EXPECT_EQ(scheduler_->choose_control_lane(both), 0u);
+    EXPECT_FALSE(scheduler_->takes_control_lane(8, 2));
+    EXPECT_EQ(control_lane(), 1u);
+    EXPECT_TRUE(scheduler_->takes_control_lane(8, 2));
+}
+
 // A control lane is named by its number in the route, not by its place among the paths that are up.
 TEST_F(Migrating, TheControlLaneIsToldByItsNumber) {
     scene_.up.erase(scene_.up.begin());

@@ -143,6 +143,7 @@ void Scheduler::set_control_lane(std::span<const SubchannelStats> up, std::size_
 }
 
 std::uint32_t Scheduler::choose_control_lane(std::span<const SubchannelStats> up) {
+    look_for_returned(up); // else takes_control_lane() would answer for those of an earlier look
     set_control_lane(up, best_control_lane(up));
     return control_lane_path_;
 }
