@@ -12,6 +12,7 @@
 
 #include "base/wire_connect.h"
 #include "connect/connect_context.h"
+#include "unit/messages.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -88,7 +89,6 @@ private:
         note(peer, "partition");
     }
     void on_repaired(Peer& peer, Nanoseconds) override { note(peer, "repaired"); }
-    void on_notice(const std::string& text) override { notices.push_back(text); }
     void on_connect_failed(Peer& peer, Status, const std::string& what) override {
         note(peer, ("failed: " + what).c_str());
     }
@@ -118,6 +118,7 @@ protected:
     }
     ConnectContext context(ConnectOptions options) {
         options.clock = &world_.clock;
+        options.message = messages_into(events_.notices);
         return {options, world_.rails, {}, world_.counters, events_.queue, events_};
     }
 

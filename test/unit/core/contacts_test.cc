@@ -6,6 +6,7 @@
 
 #include "base/wire_connect.h"
 #include "unit/core/reachable_rail.h"
+#include "unit/messages.h"
 
 namespace adaptib::test {
 namespace {
@@ -29,7 +30,8 @@ protected:
         DatagramPathsListener& failures = *this;
         paths_.emplace(world_.rails, *repository_, liveness_, failures);
         ContactListener& listener = *this;
-        contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, listener);
+        contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, messages_into(notices_),
+                          listener);
         begin_ = world_.clock.now();
     }
 
@@ -58,7 +60,6 @@ protected:
     void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
     void report_peer_failure(Peer&) override { ++reports_; }
     void on_early_request(Peer&, const ConnectBody& body) override { early_.push_back(body); }
-    void on_notice(const std::string& text) override { notices_.push_back(text); }
 
     ReachablePeer world_;
     Peer& peer_ = *world_.peer;

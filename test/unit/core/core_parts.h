@@ -112,8 +112,6 @@ protected:
     void on_peer_disconnected(Peer&) override {}
     void on_peer_left(Peer&) override {}
     bool leaves(Peer&) override { return false; }
-    void on_notice(const std::string& text) override { notices_.push_back(text); }
-    void on_failure(const std::string& text) override { failures_.push_back(text); }
     // PathObserver
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
@@ -152,6 +150,9 @@ protected:
         options.clock = &clock();
         options.block_bytes = 4096;
         options.block_depth = 1;
+        options.message = [this](Severity severity, const std::string& text) {
+            (severity == Severity::notice ? notices_ : failures_).push_back(text);
+        };
         return options;
     }
 

@@ -19,6 +19,7 @@
 #include "recovery/ended_processes.h"
 #include "unit/core/address_table.h"
 #include "unit/core/core_parts.h"
+#include "unit/messages.h"
 
 namespace adaptib::test {
 
@@ -96,7 +97,6 @@ protected:
     }
     void report_peer_failure(Peer& peer) override { protocol_.failures().report(peer); }
     void on_early_request(Peer&, const ConnectBody&) override {}
-    void on_notice(const std::string& text) override { CoreParts::on_notice(text); }
 
     PeerDirectory::Options directory_options() {
         PeerDirectory::Options options;
@@ -118,7 +118,8 @@ protected:
     Routes routes_{
         {.self = kSelf, .host = "here", .left_out = "", .paths_per_port = 0}, rails(), ranges_};
     EndedProcesses ended_;
-    Contacts contacts_{rails(), datagram_paths_, liveness_, clock(), *this};
+    Contacts contacts_{rails(), datagram_paths_,         liveness_,
+                       clock(), messages_into(notices_), *this};
     PeerDirectory directory_{directory_options(),
                              {fabrics_, routes_, paths_, datagram_paths_, contacts_, ended_,
                               connections_, protocol_, counters()}};

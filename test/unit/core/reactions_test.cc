@@ -29,22 +29,9 @@ protected:
 };
 
 TEST_F(ReactionsTest, NoticesReachTheUserBeforeThereAreParts) {
-    ManualClock clock;
-    BrokenConnections broken;
-    const Liveness liveness;
-    ConnectionReactions connections(clock, liveness, message());
     PathReactions paths(message());
-    ProtocolReactions protocol(broken, message(), nullptr);
-    connections.on_notice("connection");
-    paths.on_notice("contact");
     paths.on_path_line("path");
-    protocol.on_notice("memory");
-    protocol.on_failure("lost");
-    EXPECT_EQ(messages_, (Messages{{Severity::notice, "connection"},
-                                   {Severity::notice, "contact"},
-                                   {Severity::notice, "path"},
-                                   {Severity::notice, "memory"},
-                                   {Severity::failure, "lost"}}));
+    EXPECT_EQ(messages_, (Messages{{Severity::notice, "path"}}));
 }
 
 TEST_F(ReactionsTest, ABrokenConnectionIsKeptForTheReport) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/process_name.h"
+#include "unit/messages.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -19,15 +20,16 @@ class StartupTest : public testing::Test, public StartupListener {
 protected:
     void begin(Startup::Mode mode, std::uint32_t rank, std::uint32_t count,
                std::uint64_t connections = 0) {
-        startup_.emplace(Startup::Options{kJob + rank, mode, connections}, *this);
+        startup_.emplace(Startup::Options{kJob + rank, mode, connections, messages_into(notices_)},
+                         *this);
         startup_->begin(rank, count, 1);
     }
     // Begins at one of the endpoints of this process, number 0 of `count`.
     void begin_at(std::uint32_t endpoint, std::uint32_t endpoints, std::uint32_t count,
                   std::uint64_t connections = 0) {
-        startup_.emplace(
-            Startup::Options{endpoint_name(kJob, endpoint), Startup::Mode::all, connections},
-            *this);
+        startup_.emplace(Startup::Options{endpoint_name(kJob, endpoint), Startup::Mode::all,
+                                          connections, messages_into(notices_)},
+                         *this);
         startup_->begin(0, count, endpoints);
     }
     // Returns the endpoints of process number 1 that one of this process's endpoints connects.
@@ -68,7 +70,6 @@ protected:
         const auto found = theirs_.find(process - kJob);
         return found == theirs_.end() ? 1 : found->second;
     }
-    void on_notice(const std::string& text) override { notices_.push_back(text); }
 
     static constexpr std::uint64_t kNone = ~std::uint64_t{0};
     TwoRails rails_;

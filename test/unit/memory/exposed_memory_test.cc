@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "unit/messages.h"
 #include "unit/null_rail.h"
 
 namespace adaptib::test {
@@ -65,8 +66,7 @@ private:
     std::uint32_t made_ = 0;
 };
 
-struct Notices final : MemoryListener {
-    void on_notice(const std::string& text) override { texts.push_back(text); }
+struct Notices final {
     std::vector<std::string> texts;
 };
 
@@ -80,7 +80,7 @@ public:
             ranges_.push_back({i, 1});
         }
         memory = std::make_unique<ExposedMemory>(ExposedMemory::Options{cache, kBlock}, list_,
-                                                 ranges_, counters, notices);
+                                                 ranges_, counters, messages_into(notices.texts));
     }
     CountingRail& rail(std::size_t index) { return *rails_[index]; }
 
@@ -229,7 +229,7 @@ TEST(ExposedMemory, BuffersAreNotRegisteredByThemselvesWhereForkTakesTheirPages)
         Notices notices;
         ExposedMemory::Options options{kGiB, kBlock};
         options.frequent.mode = each.mode;
-        ExposedMemory memory(options, rails, fabrics, counters, notices);
+        ExposedMemory memory(options, rails, fabrics, counters, messages_into(notices.texts));
         EXPECT_EQ(memory.frequent(1).on(), each.on);
         EXPECT_EQ(memory.frequent(0).on(), each.mode != Mode::off) << "has rails of its own";
     }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "unit/messages.h"
 #include "unit/protocol/two_ends.h"
 
 namespace adaptib::test {
@@ -25,7 +26,7 @@ struct Message {
 };
 
 // A process: its atomics, and the messages that it has sent.
-class Process final : EmulatedAtomicsListener, RegionKeysListener {
+class Process final : EmulatedAtomicsListener {
 public:
     explicit Process(std::uint64_t self)
         : atomics(self, windows, pool_, epochs, keys_, completions, counters, *this) {}
@@ -45,9 +46,7 @@ private:
         sent.push_back({type, {bytes, bytes + size}});
         on_send(peer);
     }
-    void on_failure(const std::string& text) override { failures.push_back(text); }
-
-    RegionKeys keys_{{}, counters, *this};
+    RegionKeys keys_{{}, counters, messages_into(failures)};
     BlockPool pool_;
 
 public:

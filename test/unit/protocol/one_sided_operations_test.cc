@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "unit/messages.h"
 #include "unit/protocol/open_peer.h"
 #include "unit/protocol/two_ends.h"
 
@@ -24,13 +25,14 @@ constexpr std::uint32_t kAll = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADA
                                OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
 
 // The operations of one process, and the notices that they give.
-class Process final : TransferListener, OneSidedListener, RegionKeysListener, MemoryListener {
+class Process final : TransferListener, OneSidedListener {
 public:
     Process(RailList rails, RailRange fabric, const Clock& clock, Counters& counters,
             const ExposedMemory::Options& options = {0, kBlock})
-        : fabrics_{fabric}, memory(options, rails, fabrics_, counters, *this),
+        : fabrics_{fabric}, memory(options, rails, fabrics_, counters, ignore_message),
           operations({kSelf, true, kBlock, &clock},
-                     {rails, memory, pool_, engine, completions_, counters}, *this, *this),
+                     {rails, memory, pool_, engine, completions_, counters},
+                     messages_into(failures), *this),
           engine({&clock, Nanoseconds{0}, 10}, rails, counters, *this, operations) {}
 
     // Returns the only request that has ended since the last call; null: none has.
@@ -61,8 +63,6 @@ private:
         }
     }
     std::span<std::byte> data_of_send(const Peer&, std::uint64_t) const override { return {}; }
-    void on_failure(const std::string& text) override { failures.push_back(text); }
-    void on_notice(const std::string&) override {}
 
     BlockPool pool_;
     Completions completions_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "unit/messages.h"
 #include "unit/protocol/two_ends.h"
 
 namespace adaptib::test {
@@ -18,8 +19,7 @@ constexpr Bytes kBytes = 0x1000;
 constexpr std::uint32_t kRead = OPAL_COMMON_ADAPTIB_REMOTE_READ;
 constexpr std::uint32_t kWrite = OPAL_COMMON_ADAPTIB_REMOTE_WRITE;
 
-struct Failures final : RegionKeysListener {
-    void on_failure(const std::string& text) override { texts.push_back(text); }
+struct Failures final {
     std::vector<std::string> texts;
 };
 
@@ -51,7 +51,7 @@ struct Case {
     std::vector<Rail*> rails{&rail};
     Counters counters;
     Failures failures;
-    RegionKeys keys{rails, counters, failures};
+    RegionKeys keys{rails, counters, messages_into(failures.texts)};
     opal_common_adaptib_remote_t remote{};
     opal_common_adaptib_one_sided_t operation{};
     RemoteRange asked;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
+#include "unit/messages.h"
 #include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
@@ -56,8 +57,8 @@ protected:
     }
 
     void use(bool put) {
-        rendezvous.emplace(Rendezvous::Options{put, kBlock, 2}, flow, transfers, there.counters,
-                           static_cast<RendezvousListener&>(*this));
+        rendezvous.emplace(Rendezvous::Options{put, kBlock, 2, messages_into(failures)}, flow,
+                           transfers, there.counters, static_cast<RendezvousListener&>(*this));
     }
     // Takes the messages that are in the ring.
     std::vector<Message> take() {
@@ -150,7 +151,6 @@ private:
         received = bytes;
         receive_status = failure;
     }
-    void on_failure(const std::string& text) override { failures.push_back(text); }
     void on_peer_failed(Peer& of, const std::string&) override {
         of.session.state = ConnectState::failed;
     }

@@ -15,6 +15,7 @@
 #include "protocol/ring_sends.h"
 #include "protocol/tagged_receives.h"
 #include "unit/channel/ring_pair.h"
+#include "unit/messages.h"
 #include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
@@ -25,8 +26,7 @@ class TaggedEnd : protected OpenPeer,
                   TransferListener,
                   OperationListener,
                   SendFlowListener,
-                  RendezvousListener,
-                  MemoryListener {
+                  RendezvousListener {
 protected:
     static constexpr std::uint64_t kUnits = 256; // of the ring
     static constexpr Bytes kCapacity = 512;      // of a message
@@ -42,7 +42,7 @@ protected:
 
     // `options`: of the memory.
     explicit TaggedEnd(const ExposedMemory::Options& options = {.block_bytes = 1024})
-        : memory(options, rails, fabrics, there.counters, *this) {
+        : memory(options, rails, fabrics, there.counters, ignore_message) {
         peer->out.ring = std::move(ring.writer);
         peer->out.ring_capacity = kCapacity;
         peer->flow.eager_limit = kLimit;
@@ -146,14 +146,12 @@ private:
                      int failure) override {
         receives.complete_receive(request, request.envelope, message_bytes, received, failure);
     }
-    void on_failure(const std::string&) override {}
     void on_control_lane(Peer&, std::uint32_t) override {}
     bool find_keys(Transfer&) override { return true; }
     void refuse(Transfer&) override {}
     void ask_for_keys(Transfer&) override {}
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
     void fail_shelved(Peer&, WaitingTransfer&) override {}
-    void on_notice(const std::string&) override {}
 };
 
 } // namespace adaptib::test

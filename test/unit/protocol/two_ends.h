@@ -23,6 +23,7 @@
 #include "peer/peer.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
+#include "unit/messages.h"
 #include "unit/null_rail.h"
 
 namespace adaptib::test {
@@ -173,7 +174,7 @@ private:
     mutable Nanoseconds now_{0};
 };
 
-class TwoEnds final : RmaTargetListener, MemoryListener {
+class TwoEnds final : RmaTargetListener {
 public:
     static constexpr std::uint64_t kUnits = 1024; // of the ring
     static constexpr Bytes kBlock = 128 * kKiB;
@@ -240,7 +241,6 @@ private:
     std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override {
         return &peer == here.get() && send_id == kSend ? message : std::span<std::byte>{};
     }
-    void on_notice(const std::string&) override {}
 
     Meanwhile meanwhile_ = [this] {
         if (attends) {
@@ -263,7 +263,7 @@ private:
 public:
     std::unique_ptr<Peer> there; // the target, as the initiator sees it
     std::unique_ptr<Peer> here;  // the initiator, as the target sees it
-    ExposedMemory memory{{0, kBlock}, rails_, fabrics_, counters, *this};
+    ExposedMemory memory{{0, kBlock}, rails_, fabrics_, counters, ignore_message};
     LentMemory lent; // of the target
     BiasedLock lock; // of the initiator
     BiasedLock targets_lock;

@@ -149,12 +149,13 @@ void CmConnects::advance_one(Peer& peer) {
         late_reported_ = true;
         const Nanoseconds patience = context_.options.liveness->patience();
         const bool limited = patience < Nanoseconds::max();
-        context_.listener.on_notice(
+        context_.options.message(
+            Severity::notice,
             "A connection to host " + peer.contact.address.host + " has not come up for " +
-            whole_seconds_text(kReportAfter) + ": " + last_error_of(peer) + ". Attempts go on" +
-            (limited ? ", for " + whole_seconds_text(patience) + " in all" : "") +
-            " (opal_common_adaptib_partition_timeout; other connections may have the same "
-            "problem).");
+                whole_seconds_text(kReportAfter) + ": " + last_error_of(peer) + ". Attempts go on" +
+                (limited ? ", for " + whole_seconds_text(patience) + " in all" : "") +
+                " (opal_common_adaptib_partition_timeout; other connections may have the same "
+                "problem).");
     }
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/severity.h"
 #include "base/sharing.h"
 #include "base/status.h"
 #include "channel/shared_queue_pairs.h"
@@ -39,8 +40,7 @@ namespace adaptib {
 //   * the rings' changes only change the core's list of rings to poll, which has to hold a ring
 //     exactly as long as there is one;
 //   * a path that could not be connected is noted, and suspect at most, at which the core does
-//     nothing more. is_usable has to know before the next path is chosen;
-//   * a notice is a text.
+//     nothing more. is_usable has to know before the next path is chosen.
 class DirectConnectionListener {
 public:
     // Returns true if the connection may use the path, by its number in PeerRoute::pairs: it has
@@ -59,7 +59,6 @@ public:
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
     // The queue pair of that path could not be connected; the connection does without it.
     virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
-    virtual void on_notice(const std::string& text) = 0;
 
 protected:
     ~DirectConnectionListener() = default;
@@ -105,6 +104,7 @@ struct ConnectOptions {
     // Minimum idle time before a chosen connection is closed for one that is not chosen.
     Nanoseconds chosen_idle{100'000'000};
     MeasureOptions measure;
+    MessageFunction message = [](Severity, const std::string&) {}; // to people
     // Pause before a peer that was refused queue pairs of its own may be chosen for them again;
     // doubled for each consecutive refusal.
     Nanoseconds own_pause{1'000'000'000};

@@ -34,11 +34,12 @@ bool ConnectionLimit::no_room_says(Status status) {
     device_full_until_ = context_.options.clock->now() + kDeviceFull;
     if (!device_full_reported_) {
         device_full_reported_ = true;
-        context_.listener.on_notice(
+        context_.options.message(
+            Severity::notice,
             "There is no room for another connection beside " + std::to_string(own()) +
-            ": idle connections are closed to make room for new ones; until then messages go "
-            "through the shared queue, which is slower. opal_common_adaptib_connect_max limits "
-            "connections from the start.");
+                ": idle connections are closed to make room for new ones; until then messages go "
+                "through the shared queue, which is slower. opal_common_adaptib_connect_max limits "
+                "connections from the start.");
     }
     return true;
 }

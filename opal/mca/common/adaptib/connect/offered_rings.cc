@@ -26,7 +26,8 @@ Status OfferedRings::make(Peer& peer, bool lines) {
     if (!status.ok() && lines) {
         if (!no_room_reported_) {
             no_room_reported_ = true;
-            context_.listener.on_notice(
+            context_.options.message(
+                Severity::notice,
                 "There is no room for another ring; further peers share the queue, which is "
                 "slower. Enlarge opal_common_adaptib_shm_memory or "
                 "opal_common_adaptib_shm_segment_max.");

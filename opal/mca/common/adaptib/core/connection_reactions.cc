@@ -70,8 +70,6 @@ void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std
     parts_->protocol.failures().fail(peer, what + " (" + reason_text(status.reason()) + ")" + why);
 }
 
-void ConnectionReactions::on_notice(const std::string& text) { message_(Severity::notice, text); }
-
 bool ConnectionReactions::is_good(const Peer& peer, std::size_t pair) const {
     return parts_->paths.usable(peer, pair) && !UnconnectedPaths::has(peer, pair);
 }

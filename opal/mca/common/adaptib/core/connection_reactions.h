@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/severity.h"
 #include "connect/connection_manager.h"
 #include "core/datagram_paths.h"
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
 #include "core/progress_engine.h"
-#include "core/severity.h"
 #include "core/startup.h"
 #include "protocol/protocol.h"
 #include "recovery/liveness.h"
@@ -71,8 +71,6 @@ public:
     // StartupListener
     bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
     std::uint32_t endpoints_of(std::uint64_t process) override;
-    // ConnectionListener, StartupListener
-    void on_notice(const std::string& text) override;
 
 private:
     void note(TraceKind kind, const Peer& peer, std::uint64_t id = 0,

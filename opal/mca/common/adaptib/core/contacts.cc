@@ -93,9 +93,10 @@ bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
     }
     if (lasted >= kReportAfter && !reported_) {
         reported_ = true; // one notice stands for all such peers
-        listener_.on_notice(peer_text(peer.contact.name, peer.contact.address.host) +
-                            " cannot be reached yet, and an operation waits for it: " +
-                            why_unreached(peer, status) + " Attempts go on; " + give_up_text());
+        message_(Severity::notice, peer_text(peer.contact.name, peer.contact.address.host) +
+                                       " cannot be reached yet, and an operation waits for it: " +
+                                       why_unreached(peer, status) + " Attempts go on; " +
+                                       give_up_text());
     }
     contact.next = now + contact.pause;
     contact.pause = std::min(2 * contact.pause, status == kNotYet ? kMostPauseOfLate : kMostPause);

@@ -16,9 +16,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/severity.h"
 #include "base/status.h"
 #include "base/wire_connect.h"
 #include "core/datagram_paths.h"
@@ -36,7 +38,6 @@ public:
     virtual void report_peer_failure(Peer& peer) = 0;
     // The peer can be reached now, and had asked for a connection before.
     virtual void on_early_request(Peer& peer, const ConnectBody& body) = 0;
-    virtual void on_notice(const std::string& text) = 0;
 
 protected:
     ~ContactListener() = default;
@@ -52,8 +53,9 @@ public:
     static constexpr Nanoseconds kReportAfter{1'000'000'000}; // time that something has waited
 
     Contacts(RailList rails, DatagramPaths& paths, const Liveness& liveness, const Clock& clock,
-             ContactListener& listener)
-        : rails_(rails), paths_(paths), liveness_(liveness), clock_(clock), listener_(listener) {}
+             MessageFunction message, ContactListener& listener)
+        : rails_(rails), paths_(paths), liveness_(liveness), clock_(clock),
+          message_(std::move(message)), listener_(listener) {}
 
     // Adds a peer that could not be reached just now. A process that has ended does not matter as
     // long as nothing that it has sent needs an answer.
@@ -81,6 +83,7 @@ private:
     DatagramPaths& paths_;
     const Liveness& liveness_;
     const Clock& clock_;
+    MessageFunction message_;
     ContactListener& listener_;
     std::vector<Contact> contacts_;
     bool reported_ = false; // a notice has said that something waits for such peers

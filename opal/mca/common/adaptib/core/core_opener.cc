@@ -146,7 +146,7 @@ void CoreOpener::open_paths() {
     probes.clock = &parts_.attended;
     probes.random = environment_.random;
     parts_.contacts.emplace(rails(), *parts_.datagram_paths, parts_.liveness, *environment_.clock,
-                            parts_.path_reactions);
+                            environment_.message, parts_.path_reactions);
     parts_.probes =
         std::make_unique<PathProbes>(probes, *parts_.paths, counters_, *parts_.datagram_paths);
 }
@@ -195,13 +195,14 @@ void CoreOpener::open_connections(std::uint64_t key) {
     connect.chosen_idle = std::min(connect.chosen_idle, channels_.period);
     connect.own_pause = channels_.period;
     connect.measure = environment_.measure;
+    connect.message = environment_.message;
     connect.sharing = channels_.sharing;
     connect.shared = parts_.shared.get();
     parts_.connections = std::make_unique<ConnectionManager>(
         connect, rails(), parts_.fabrics.cqs(), counters_, parts_.connection_reactions);
-    parts_.startup.emplace(
-        Startup::Options{environment_.self, startup_mode(parameters_), channels_.connections},
-        parts_.connection_reactions);
+    parts_.startup.emplace(Startup::Options{environment_.self, startup_mode(parameters_),
+                                            channels_.connections, environment_.message},
+                           parts_.connection_reactions);
 }
 
 void CoreOpener::open_selection() {
@@ -258,6 +259,7 @@ void CoreOpener::open_protocol(std::uint32_t depth) {
     protocol.frequent.costs = environment_.gather_costs;
     protocol.measures = environment_.timed ? environment_.clock : nullptr;
     protocol.self = environment_.self;
+    protocol.message = environment_.message;
     protocol.unexpected_most = unexpected_memory(parameters_, environment_.local_processes);
     protocol.serves_atomics = serves_atomics(parameters_, rails(), ranges, parts_.paths->on());
     check_atomics(ranges);

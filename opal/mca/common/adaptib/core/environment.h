@@ -3,7 +3,7 @@
 // outside, and the place of its process in the job.
 //
 // Ownership: the caller's; all that is pointed to outlives the core.
-// May touch: base/, connect/, memory/, stats/, core/severity.h.
+// May touch: base/, connect/, memory/, stats/, base/severity.h.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/process_name.h"
 #include "base/random.h"
+#include "base/severity.h"
 #include "base/wire.h"
 #include "connect/connect_context.h"
-#include "core/severity.h"
 #include "memory/gather_costs.h"
 #include "stats/counters.h"
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/severity.h"
 #include "base/units.h"
 #include "channel/shared_queue_pairs.h"
 #include "connect/connection_manager.h"
@@ -20,7 +21,6 @@
 #include "core/datagram_paths.h"
 #include "core/departures.h"
 #include "core/peer_directory.h"
-#include "core/severity.h"
 #include "fabric/rail.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"

@@ -133,6 +133,4 @@ void PathReactions::on_early_request(Peer& peer, const ConnectBody& body) {
     parts_->connections.on_early_request(peer, body);
 }
 
-void PathReactions::on_notice(const std::string& text) { message_(Severity::notice, text); }
-
 } // namespace adaptib

@@ -14,13 +14,13 @@
 #include <string>
 #include <utility>
 
+#include "base/severity.h"
 #include "channel/shared_queue_pairs.h"
 #include "connect/connection_manager.h"
 #include "core/contacts.h"
 #include "core/datagram_paths.h"
 #include "core/departures.h"
 #include "core/peer_directory.h"
-#include "core/severity.h"
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
@@ -66,7 +66,6 @@ public:
     void on_address_moved(Peer& peer, std::uint32_t remote_rail) override;
     void report_peer_failure(Peer& peer) override;
     void on_early_request(Peer& peer, const ConnectBody& body) override;
-    void on_notice(const std::string& text) override;
 
 private:
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {

@@ -17,12 +17,12 @@
 
 #include "base/address.h"
 #include "base/bootstrap.h"
+#include "base/severity.h"
 #include "connect/connection_manager.h"
 #include "core/attached_fabric.h"
 #include "core/contacts.h"
 #include "core/datagram_paths.h"
 #include "core/routes.h"
-#include "core/severity.h"
 #include "peer/peer_table.h"
 #include "protocol/protocol.h"
 #include "recovery/ended_processes.h"

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/process_name.h"
+#include "base/severity.h"
 #include "core/broken_connections.h"
 #include "core/departures.h"
 #include "core/environment.h"
-#include "core/severity.h"
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -26,8 +26,6 @@ public:
     // REQUIRES: before the first event of a peer. `departures` is made after this object.
     void begin(Departures& departures) { departures_ = &departures; }
 
-    void on_notice(const std::string& text) override { message_(Severity::notice, text); }
-    void on_failure(const std::string& text) override { message_(Severity::failure, text); }
     void on_broken(Peer& peer) override {
         if (!is_news_ || is_news_(process_of(peer.contact.name))) {
             message_(Severity::failure, peer.ending.failure);

@@ -26,11 +26,12 @@ void Startup::begin(std::uint32_t rank, std::uint32_t count, std::uint32_t endpo
 void Startup::warn_of_limit() const {
     const std::uint64_t most = options_.connections;
     if (options_.mode == Mode::all && most > 0 && most < count_ - 1) {
-        listener_.on_notice(
+        options_.message(
+            Severity::notice,
             "opal_common_adaptib_connect is static, but opal_common_adaptib_connect_max allows " +
-            std::to_string(most) + " connections for the " + std::to_string(count_ - 1) +
-            " peers of each " + (endpoints_ > 1 ? "endpoint" : "process") +
-            ": the others use the shared queue until there is room.");
+                std::to_string(most) + " connections for the " + std::to_string(count_ - 1) +
+                " peers of each " + (endpoints_ > 1 ? "endpoint" : "process") +
+                ": the others use the shared queue until there is room.");
     }
 }
 

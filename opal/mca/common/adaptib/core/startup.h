@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/severity.h"
 #include "peer/peer.h"
 
 namespace adaptib {
@@ -29,7 +30,6 @@ public:
     virtual bool connect_at_start(std::uint64_t name, const Peer*& asked) = 0;
     // Returns the number of endpoints of a process, a power of two.
     virtual std::uint32_t endpoints_of(std::uint64_t process) = 0;
-    virtual void on_notice(const std::string& text) = 0;
 
 protected:
     ~StartupListener() = default;
@@ -44,6 +44,7 @@ public:
         std::uint64_t self = 0; // name of this endpoint
         Mode mode = Mode::on_demand;
         std::uint64_t connections = 0; // most that it may have; 0: no limit but the device's
+        MessageFunction message{};     // to people
     };
     Startup(const Options& options, StartupListener& listener)
         : options_(options), listener_(listener) {}

@@ -3,6 +3,7 @@
 #include "memory/exposed_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "memory/gather_trial.h"
 
@@ -62,8 +63,8 @@ ExposedMemory::Reach::Reach(RailList list, RailRange of, const Options& options,
 
 ExposedMemory::ExposedMemory(const Options& options, RailList rails,
                              std::span<const RailRange> fabrics, Counters& counters,
-                             MemoryListener& listener)
-    : rails_(rails), counters_(counters), listener_(listener) {
+                             MessageFunction message)
+    : rails_(rails), counters_(counters), message_(std::move(message)) {
     for (const RailRange& of : fabrics) {
         whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
     }
@@ -85,11 +86,12 @@ Status ExposedMemory::registered_or_reported(Status status, Bytes length) {
     ++counters_.registrations_failed;
     if (!registration_reported_) {
         registration_reported_ = true;
-        listener_.on_notice("A buffer of " + std::to_string(length) +
-                            " bytes cannot be registered: " + reason_text(status.reason()) +
-                            ". Messages from such buffers are copied instead, which is slower, and "
-                            "windows in such memory are refused. Locked memory may be limited: see "
-                            "\"ulimit -l\". This notice appears only once.");
+        message_(Severity::notice,
+                 "A buffer of " + std::to_string(length) +
+                     " bytes cannot be registered: " + reason_text(status.reason()) +
+                     ". Messages from such buffers are copied instead, which is slower, and "
+                     "windows in such memory are refused. Locked memory may be limited: see "
+                     "\"ulimit -l\". This notice appears only once.");
     }
     return status;
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/invariant.h"
+#include "base/severity.h"
 #include "base/status.h"
 #include "fabric/rail.h"
 #include "memory/accelerator_memory.h"
@@ -34,15 +35,6 @@
 #include "stats/counters.h"
 
 namespace adaptib {
-
-// Notices of the registry of memory to the core above it.
-class MemoryListener {
-public:
-    virtual void on_notice(const std::string& text) = 0;
-
-protected:
-    ~MemoryListener() = default;
-};
 
 class ExposedMemory {
 public:
@@ -58,7 +50,7 @@ public:
 
     // `fabrics`: the range of rails of each fabric.
     ExposedMemory(const Options& options, RailList rails, std::span<const RailRange> fabrics,
-                  Counters& counters, MemoryListener& listener);
+                  Counters& counters, MessageFunction message);
 
     // --- Memory of the user ----------------------------------------------------------------------
     // Returns the registration by which all peers can reach the memory for transfers already: the
@@ -166,7 +158,7 @@ private:
 
     RailList rails_;
     Counters& counters_;
-    MemoryListener& listener_;
+    MessageFunction message_;
     std::deque<Reach> reaches_;                  // one per fabric
     std::vector<const Registration*> whole_;     // Reach::all() of each fabric
     std::optional<RegistrationCache> all_rails_; // if there are several fabrics

@@ -21,10 +21,10 @@ Status CopiedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t
         if (operations_.size() > 0 || listener_.long_messages_under_way()) {
             return Status::error(Reason::no_memory);
         }
-        listener_.on_failure(
-            std::string("A one-sided operation is refused: its buffer cannot be "
-                        "registered, and neither can a block to copy it through (") +
-            reason_text(status.reason()) + "). Raise the limit of locked memory.");
+        message_(Severity::failure,
+                 std::string("A one-sided operation is refused: its buffer cannot be "
+                             "registered, and neither can a block to copy it through (") +
+                     reason_text(status.reason()) + "). Raise the limit of locked memory.");
         return Status::error(Reason::not_supported);
     }
     CopiedOneSided& copied = *started.release();

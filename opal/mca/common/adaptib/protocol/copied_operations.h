@@ -14,8 +14,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/id_table.h"
+#include "base/severity.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "common_adaptib.h"
@@ -38,7 +40,6 @@ public:
     // Returns true if long messages are under way: they may hold staging blocks, which they will
     // give back.
     virtual bool long_messages_under_way() const = 0;
-    virtual void on_failure(const std::string& text) = 0; // for the user
 
 protected:
     ~CopiedOperationsListener() = default;
@@ -64,10 +65,11 @@ class CopiedOperations {
 public:
     // `block_bytes`: of the staging blocks.
     CopiedOperations(Bytes block_bytes, ExposedMemory& memory, TransferEngine& transfers,
-                     FlushEpochs& flush_epochs, Completions& completions,
+                     FlushEpochs& flush_epochs, Completions& completions, MessageFunction message,
                      CopiedOperationsListener& listener)
         : block_bytes_(block_bytes), memory_(memory), transfers_(transfers),
-          flush_epochs_(flush_epochs), completions_(completions), listener_(listener) {}
+          flush_epochs_(flush_epochs), completions_(completions), message_(std::move(message)),
+          listener_(listener) {}
     // Destroys the operations that will not end any more.
     ~CopiedOperations();
     CopiedOperations(const CopiedOperations&) = delete;
@@ -91,6 +93,7 @@ private:
     TransferEngine& transfers_;
     FlushEpochs& flush_epochs_;
     Completions& completions_;
+    MessageFunction message_;
     CopiedOperationsListener& listener_;
     IdTable<CopiedOneSided> operations_;
 };

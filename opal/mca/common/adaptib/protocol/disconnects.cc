@@ -44,8 +44,8 @@ void Disconnects::keep(Peer& peer) {
     }
 }
 
-// A disconnect that only one side has begun will never be over: the peer would wait for this side's,
-// or begin its own when this process is gone.
+// A disconnect that only one side has begun will never be over: the peer would wait for that of
+// this side, or begin its own when this process is gone.
 bool Disconnects::leave(Peer& peer) {
     const bool over = peer.health.life.ended || peer.health.life.left ||
                       peer.session.state == ConnectState::failed;

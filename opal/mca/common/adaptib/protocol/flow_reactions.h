@@ -87,7 +87,6 @@ private:
         parts_.receives.complete_receive(request, request.envelope, message_bytes, received,
                                          failure);
     }
-    void on_failure(const std::string& text) override { parts_.listener.on_failure(text); }
 
     const Parts parts_;
 };

@@ -59,16 +59,16 @@ Status check(const opal_common_adaptib_one_sided_t& operation) {
 } // namespace
 
 OneSidedOperations::OneSidedOperations(const Options& options, const Parts& parts,
-                                       OneSidedListener& listener,
-                                       RegionKeysListener& keys_listener)
+                                       const MessageFunction& message, OneSidedListener& listener)
     : options_(options), memory_(parts.memory), pool_(parts.pool), transfers_(parts.transfers),
       counters_(parts.counters), completions_(parts.completions), listener_(listener),
       target_(memory_.lent(), options.lock, parts.counters, listener),
       synchronous_(*options.clock, options.block_bytes, memory_, parts.counters, target_),
-      region_keys_(parts.rails, parts.counters, keys_listener),
+      region_keys_(parts.rails, parts.counters, message),
       atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_, completions_,
                parts.counters, listener),
-      copied_(options.block_bytes, memory_, transfers_, flush_epochs_, completions_, listener) {}
+      copied_(options.block_bytes, memory_, transfers_, flush_epochs_, completions_, message,
+              listener) {}
 
 OneSidedOperations::~OneSidedOperations() {
     operations_.for_each([this](OneSidedOperation* operation) { pool_.destroy(operation); });

@@ -28,6 +28,7 @@
 #include "base/biased_lock.h"
 #include "base/clock.h"
 #include "base/id_table.h"
+#include "base/severity.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "common_adaptib.h"
@@ -82,8 +83,8 @@ public:
         Counters& counters;
     };
 
-    OneSidedOperations(const Options& options, const Parts& parts, OneSidedListener& listener,
-                       RegionKeysListener& keys_listener);
+    OneSidedOperations(const Options& options, const Parts& parts, const MessageFunction& message,
+                       OneSidedListener& listener);
     // Destroys the operations that will not end any more.
     ~OneSidedOperations();
     OneSidedOperations(const OneSidedOperations&) = delete;

@@ -28,7 +28,8 @@ void Rendezvous::pack_blocks(SendTransfer& transfer) {
     if (!any_busy && transfer.blocks[0].memory == nullptr) {
         start_fragments(transfer);
     } else if (!any_busy) {
-        listener_.on_failure("A message could not be sent, since its data type cannot be packed.");
+        options_.message(Severity::failure,
+                         "A message could not be sent, since its data type cannot be packed.");
         Peer& peer = transfer.peer;
         const WrittenBody given_up{transfer.receive_id, 0};
         end_send(transfer, true);

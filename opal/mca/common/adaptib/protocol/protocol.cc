@@ -13,15 +13,15 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       order_(receives_.pool(), counters, *this),
       memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures,
                options.still_watched},
-              rails, fabrics, counters, listener),
+              rails, fabrics, counters, options.message),
       failures_({connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_,
                  listener, counters}),
       reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,
                   failures_, listener}),
       one_sided_(
           {options.self, options.serves_atomics, options.block_bytes, options.clock, options.lock},
-          {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters}, *this,
-          listener),
+          {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters},
+          options.message, *this),
       eager_tuning_(*options.clock, options.active_eager, counters),
       sends_(options.connect_threshold,
              {flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, counters, *this),
@@ -30,8 +30,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
               receives_.completions(), counters, *this),
       disconnects_(flow_, receives_.back_pressure(), *this),
-      rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
-                  counters, reactions_) {}
+      rendezvous_({options.put, options.block_bytes, options.block_depth, options.message}, flow_,
+                  transfers_, counters, reactions_) {}
 
 void Protocol::on_interrupted(Peer& peer) {
     if (!peer.interruption.active) {

@@ -61,6 +61,7 @@
 #include "base/clock.h"
 #include "base/id_table.h"
 #include "base/parameters.h"
+#include "base/severity.h"
 #include "connect/connection_manager.h"
 #include "memory/block_pool.h"
 #include "memory/exposed_memory.h"
@@ -109,6 +110,7 @@ public:
         bool serves_atomics = false;     // executes atomics on its windows for the peers
         Bytes unexpected_most = kGiB;    // bound on memory for unexpected messages
         TransferEngine::Options transfers;
+        MessageFunction message{}; // to people
     };
 
     // `fabrics`: the range of rails of each fabric. A peer's rails belong to one fabric.
@@ -204,7 +206,6 @@ private:
     void want_connection(Peer& peer) override { connections_.request(peer); }
 
     // of one_sided_operations.h
-    void on_failure(const std::string& text) override { listener_.on_failure(text); }
     void send_one_sided_message(Peer& peer, MessageType type, const void* body,
                                 std::size_t size) override;
     bool long_messages_under_way() const override {

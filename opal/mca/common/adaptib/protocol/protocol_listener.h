@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ProtocolListener: notices and questions of the protocol to the core above it.
 //
-// May touch: memory/, peer/, protocol/region_keys.h.
+// May touch: peer/.
 #pragma once
 
-#include "memory/exposed_memory.h"
 #include "peer/peer.h"
-#include "protocol/region_keys.h"
 
 namespace adaptib {
 
-class ProtocolListener : public MemoryListener, public RegionKeysListener {
+class ProtocolListener {
 public:
     // A connection has failed; messages and transfers under way over it may not have arrived.
     // peer.ending.failure explains it to the user.

@@ -80,11 +80,11 @@ void RegionKeys::report_refused(Peer& peer, Opcode opcode, Bytes bytes) {
         return;
     }
     const bool atomic = opcode != Opcode::read && opcode != Opcode::write;
-    listener_.on_failure(
-        std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " + std::to_string(bytes) +
-        " bytes on memory of process " + rank_text(peer.contact.name) + " on host " +
-        peer.contact.address.host +
-        " is refused: no memory region registered there allows it at that address.");
+    message_(Severity::failure,
+             std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " + std::to_string(bytes) +
+                 " bytes on memory of process " + rank_text(peer.contact.name) + " on host " +
+                 peer.contact.address.host +
+                 " is refused: no memory region registered there allows it at that address.");
 }
 
 } // namespace adaptib

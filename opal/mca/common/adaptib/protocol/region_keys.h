@@ -23,7 +23,7 @@
 // then asks the target, too. If that has no such window, only that operation ends with an error;
 // the connection is repaired as after a failed path (PathReactions::on_path_failed). With
 // fault_tolerance off, the peer fails.
-// Ownership: refers to the rails, the counters and the listener.
+// Ownership: refers to the rails and the counters.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, peer/, stats/, transfer.h, common_adaptib.h.
 #pragma once
@@ -31,7 +31,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "base/severity.h"
 #include "base/status.h"
 #include "base/wire.h"
 #include "common_adaptib.h"
@@ -43,19 +45,11 @@
 
 namespace adaptib {
 
-class RegionKeysListener {
-public:
-    virtual void on_failure(const std::string& text) = 0; // for the user
-
-protected:
-    ~RegionKeysListener() = default;
-};
-
 class RegionKeys {
 public:
     // `rails`: those that PeerContact::route names.
-    RegionKeys(RailList rails, Counters& counters, RegionKeysListener& listener)
-        : rails_(rails), counters_(counters), listener_(listener) {}
+    RegionKeys(RailList rails, Counters& counters, MessageFunction message)
+        : rails_(rails), counters_(counters), message_(std::move(message)) {}
 
     // Returns true if this process can use the description, and the description gives `right`.
     static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
@@ -94,7 +88,7 @@ private:
 
     RailList rails_;
     Counters& counters_;
-    RegionKeysListener& listener_;
+    MessageFunction message_;
 };
 
 } // namespace adaptib

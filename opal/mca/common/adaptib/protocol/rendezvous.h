@@ -28,6 +28,7 @@
 
 #include "base/id_table.h"
 #include "base/intrusive_list.h"
+#include "base/severity.h"
 #include "base/status.h"
 #include "base/wire.h"
 #include "memory/accelerator_memory.h"
@@ -61,7 +62,6 @@ public:
                              int failure) = 0;
     // Ends everything that waits for the peer.
     virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
-    virtual void on_failure(const std::string& text) = 0; // for the user to read
 
 protected:
     ~RendezvousListener() = default;
@@ -73,6 +73,7 @@ public:
         bool put = false; // the sender writes contiguous data
         Bytes block_bytes = 0;
         std::size_t block_depth = 0; // blocks of a message under way
+        MessageFunction message{};   // to people
     };
 
     Rendezvous(const Options& options, SendFlow& flow, TransferEngine& transfers,
