@@ -183,6 +183,7 @@ protected:
 
     ConnectContext recorded_context(ConnectOptions options) {
         options.clock = &world_.clock;
+        options.message = messages_into(events_.notices);
         return {options, rails_, queues_, world_.counters, events_.queue, events_};
     }
     // Makes a peer of two paths, without a connection.
