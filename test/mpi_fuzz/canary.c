@@ -19,11 +19,7 @@ static bool is(const char *name)
     return canary[0] != '\0' && strcmp(canary, name) == 0;
 }
 
-/* The latest communicator of a session, for the canary from_group */
-static MPI_Comm of_session = MPI_COMM_NULL;
-
-/* byte: the last byte of a received message is wrong. tag: a status has another one's tag.
- * from_group: a message over a communicator of a session comes with a wrong byte. */
+/* byte: the last byte of a received message is wrong. tag: a status has another one's tag. */
 int MPI_Recv(void *buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
              MPI_Status *status)
 {
@@ -34,9 +30,6 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype type, int source, int tag, MP
         MPI_Aint lower, extent;
         PMPI_Type_get_true_extent(type, &lower, &extent);
         if (is("byte") && bytes > 1000) {
-            ((unsigned char *) buffer)[lower + extent - 1] ^= 4;
-        }
-        if (is("from_group") && bytes > 0 && comm == of_session) {
             ((unsigned char *) buffer)[lower + extent - 1] ^= 4;
         }
         if (is("tag") && bytes > 0) {
@@ -79,6 +72,9 @@ void canary_flush(void)
     }
 }
 
+/* from_group: a message over the latest communicator of a session has another tag. */
+static MPI_Comm of_session = MPI_COMM_NULL;
+
 int MPI_Isend(const void *buffer, int count, MPI_Datatype type, int target, int tag, MPI_Comm comm,
               MPI_Request *request)
 {
@@ -93,6 +89,9 @@ int MPI_Isend(const void *buffer, int count, MPI_Datatype type, int target, int 
         late.there = true;
         *request = MPI_REQUEST_NULL;
         return MPI_SUCCESS;
+    }
+    if (is("from_group") && comm == of_session) {
+        tag ^= 1;
     }
     int code = PMPI_Isend(buffer, count, type, target, tag, comm, request);
     canary_flush();

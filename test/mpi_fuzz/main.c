@@ -265,11 +265,11 @@ int main(int argc, char **argv)
     }
     read_options(argc, argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    canary_begin();
-    log_open(chosen.log, chosen.words);
 #if FUZZ_MPI_4
     partitioned_begin();
 #endif
+    canary_begin();
+    log_open(chosen.log, chosen.words);
     for (uint64_t seed = chosen.first; seed <= chosen.last; ++seed) {
         program(seed);
     }
