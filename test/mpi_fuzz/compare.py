@@ -76,7 +76,8 @@ WAYS = {
     "both_direct": (f"{BOTH} {P}small_one_sided direct", "part_windows"),
 }
 # What Open MPI as of 5 cannot do, over all transports
-OMPI_5 = "part_first,part_again,part_startall,part_layouts,part_counts,part_tags,part_nowhere"
+OMPI_5 = ("part_first,part_again,part_startall,part_layouts,part_counts,part_tags,part_nowhere,"
+          "groups_wait")
 # name: a kind of step in which it shows
 CANARIES = {"byte": "messages", "tag": "messages", "count": "messages", "lost_error": "truncation",
             "order": "wildcards", "put": "windows", "reduction": "collectives", "hang": "messages"}

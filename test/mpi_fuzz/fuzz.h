@@ -128,7 +128,9 @@ typedef enum {
     PART_LAYOUTS = 2048,  /* types with gaps, or of other sizes at the receiver: wrong places */
     PART_COUNTS = 4096,   /* MPI_Parrived where the ends have cut differently: it tells too early */
     PART_TAGS = 8192,     /* other messages with the same tag: they get its own messages */
-    PART_NOWHERE = 16384  /* MPI_PROC_NULL: it sends to it */
+    PART_NOWHERE = 16384, /* MPI_PROC_NULL: it sends to it */
+    /* Sessions of Open MPI 5.0.7, over every transport */
+    GROUPS_WAIT = 32768 /* communicators from groups while messages are pending: no progress */
 } omission;
 extern const char *fuzz_program; /* the file */
 extern unsigned fuzz_omits;

@@ -251,13 +251,14 @@ static void make(const step *s, visit *v, int number, const int *ranks, uint64_t
  * Steps */
 
 /* Begins a step of another kind, over a communicator of a session or of the world. */
-static void begin(const step *s, step *part, communicator *where, int number, uint64_t *random)
+static void begin(const step *s, step *part, communicator *where, int number)
 {
     *part = *s;
     part->where = where;
     part->state = NULL;
     part->seed = seed_of(s->seed, 200 + (uint64_t) number);
-    part->kind = choose(where->inter, random);
+    uint64_t random = seed_of(part->seed, 2000);
+    part->kind = choose(where->inter, &random);
     if (where->comm != MPI_COMM_NULL) {
         log_words(s, "%s on %s", part->kind->name, where->name);
         part->kind->start(part);
@@ -285,9 +286,18 @@ static void exchange_ranks(const step *s, MPI_Session session, int *ranks)
     TRY(s, MPI_Allgather(&mine, 1, MPI_INT, ranks, 1, MPI_INT, s->where->comm));
 }
 
+static void begin_all(const step *s, visit *v)
+{
+    begin(s, &v->steps[COMMUNICATORS_MAX], s->where, COMMUNICATORS_MAX);
+    for (int i = 0; i < v->count; ++i) {
+        begin(s, &v->steps[i], &v->list[i], i);
+    }
+}
+
 void sessions_start(step *s)
 {
     uint64_t random = seed_of(s->seed, 1), own = seed_of(s->seed, 60 + (uint64_t) s->where->rank);
+    bool apart = fuzz_omits & GROUPS_WAIT;
     int ranks[RANKS_MAX];
     if (fuzz_omits & GROUPS) {
         return;
@@ -296,7 +306,9 @@ void sessions_start(step *s)
     v->random = own;
     v->session_count = 1 + below(&random, SESSIONS_MAX);
     v->count = 1 + below(&random, COMMUNICATORS_MAX);
-    begin(s, &v->steps[COMMUNICATORS_MAX], s->where, COMMUNICATORS_MAX, &random);
+    if (!apart) {
+        begin(s, &v->steps[COMMUNICATORS_MAX], s->where, COMMUNICATORS_MAX);
+    }
     for (int i = 0; i < v->session_count; ++i) {
         open_session(s, &v->sessions[i], &random);
     }
@@ -304,10 +316,16 @@ void sessions_start(step *s)
     if (chance(&random, 2)) {
         raise_errors(s, v->sessions[v->session_count - 1]);
     }
+    /* All are in this step when a rank leaves. */
     exchange_ranks(s, v->sessions[0], ranks);
     for (int i = 0; i < v->count; ++i) {
         make(s, v, i, ranks, &random);
-        begin(s, &v->steps[i], &v->list[i], i, &random);
+        if (!apart) {
+            begin(s, &v->steps[i], &v->list[i], i);
+        }
+    }
+    if (apart) {
+        begin_all(s, v);
     }
 }
 
