@@ -132,7 +132,7 @@ int MPI_Allreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_
 
 #if FUZZ_MPI_4
 
-/* partition: the first byte of a partition of the latest partitioned send changes before it goes. */
+/* partition: the first byte of a partition of the latest partitioned send is wrong. */
 static struct {
     unsigned char *at;
     MPI_Aint distance; /* of partitions */

@@ -40,8 +40,11 @@ P = "--mca opal_common_adaptib_"
 MTL = "--mca pml cm --mca mtl adaptib --mca btl self --mca osc pt2pt"
 BTL = "--mca pml ob1 --mca btl adaptib,self --mca osc ^ucx,sm"
 BOTH = "--mca pml cm --mca mtl adaptib --mca btl adaptib,self --mca osc ^ucx,sm"
-# Cross-memory attach of btl/vader overruns buffers of truncated messages.
-VADER = "--mca btl_vader_single_copy_mechanism none --mca pml ob1 --mca btl vader,self"
+# Cross-memory attach of btl/vader overruns buffers of truncated messages. As of Open MPI 5 the
+# framework smsc does these copies.
+NO_SINGLE_COPY = "--mca btl_vader_single_copy_mechanism none"
+NO_SINGLE_COPY_5 = "--mca smsc ^cma,knem,xpmem"
+VADER = NO_SINGLE_COPY + " --mca pml ob1 --mca btl vader,self"
 UCX = ("--mca pml ucx --mca btl self --mca pml_ucx_tls any --mca pml_ucx_devices any "
        "-x UCX_TLS=self,posix,cma -x UCX_WARN_UNUSED_ENV_VARS=n")
 
@@ -131,6 +134,7 @@ def has_mpi_4():
 
 def arguments_of(way):
     words = WAYS[way][0] if has_pt2pt() else WAYS[way][0].replace("--mca osc pt2pt", "")
+    words = words.replace(NO_SINGLE_COPY, NO_SINGLE_COPY_5) if has_mpi_4() else words
     return words.split()
 
 
