@@ -72,6 +72,9 @@ void canary_flush(void)
     }
 }
 
+/* from_group: a message over the latest communicator of a session has another tag. */
+static MPI_Comm of_session = MPI_COMM_NULL;
+
 int MPI_Isend(const void *buffer, int count, MPI_Datatype type, int target, int tag, MPI_Comm comm,
               MPI_Request *request)
 {
@@ -86,6 +89,9 @@ int MPI_Isend(const void *buffer, int count, MPI_Datatype type, int target, int 
         late.there = true;
         *request = MPI_REQUEST_NULL;
         return MPI_SUCCESS;
+    }
+    if (is("from_group") && comm == of_session) {
+        tag ^= 1;
     }
     int code = PMPI_Isend(buffer, count, type, target, tag, comm, request);
     canary_flush();
@@ -123,3 +129,59 @@ int MPI_Allreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_
     }
     return code;
 }
+
+#if FUZZ_MPI_4
+
+/* partition: the first byte of a partition of the latest partitioned send is wrong. */
+static struct {
+    unsigned char *at;
+    MPI_Aint distance; /* of partitions */
+    MPI_Request request;
+} parted;
+
+int MPI_Psend_init(const void *buffer, int partitions, MPI_Count count, MPI_Datatype type,
+                   int target, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
+{
+    int code = PMPI_Psend_init(buffer, partitions, count, type, target, tag, comm, info, request);
+    MPI_Aint lower, extent;
+    int size;
+    PMPI_Type_size(type, &size);
+    if (is("partition") && count > 0 && size > 0) {
+        PMPI_Type_get_true_extent(type, &lower, &extent);
+        parted.at = (unsigned char *) buffer + lower;
+        PMPI_Type_get_extent(type, &lower, &extent);
+        parted.distance = (MPI_Aint) count * extent;
+        parted.request = *request;
+    }
+    return code;
+}
+
+int MPI_Pready(int partition, MPI_Request request)
+{
+    if (is("partition") && parted.at != NULL && request == parted.request) {
+        parted.at[partition * parted.distance] ^= 1;
+    }
+    return PMPI_Pready(partition, request);
+}
+
+/* arrived: all partitions are told to be there. */
+int MPI_Parrived(MPI_Request request, int partition, int *flag)
+{
+    int code = PMPI_Parrived(request, partition, flag);
+    if (is("arrived")) {
+        *flag = 1;
+    }
+    return code;
+}
+
+int MPI_Comm_create_from_group(MPI_Group group, const char *tag, MPI_Info info,
+                               MPI_Errhandler errhandler, MPI_Comm *comm)
+{
+    int code = PMPI_Comm_create_from_group(group, tag, info, errhandler, comm);
+    if (is("from_group")) {
+        of_session = *comm;
+    }
+    return code;
+}
+
+#endif

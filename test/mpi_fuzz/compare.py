@@ -40,8 +40,11 @@ P = "--mca opal_common_adaptib_"
 MTL = "--mca pml cm --mca mtl adaptib --mca btl self --mca osc pt2pt"
 BTL = "--mca pml ob1 --mca btl adaptib,self --mca osc ^ucx,sm"
 BOTH = "--mca pml cm --mca mtl adaptib --mca btl adaptib,self --mca osc ^ucx,sm"
-# Cross-memory attach of btl/vader overruns buffers of truncated messages.
-VADER = "--mca btl_vader_single_copy_mechanism none --mca pml ob1 --mca btl vader,self"
+# Cross-memory attach of btl/vader overruns buffers of truncated messages. As of Open MPI 5 the
+# framework smsc does these copies.
+NO_SINGLE_COPY = "--mca btl_vader_single_copy_mechanism none"
+NO_SINGLE_COPY_5 = "--mca smsc ^cma,knem,xpmem"
+VADER = NO_SINGLE_COPY + " --mca pml ob1 --mca btl vader,self"
 UCX = ("--mca pml ucx --mca btl self --mca pml_ucx_tls any --mca pml_ucx_devices any "
        "-x UCX_TLS=self,posix,cma -x UCX_WARN_UNUSED_ENV_VARS=n")
 
@@ -51,7 +54,7 @@ OB1_BTL = OB1 + ",long_cut,part_windows"
 WAYS = {
     "vader": (VADER + " --mca osc pt2pt", OB1),
     "tcp": ("--mca pml ob1 --mca btl tcp,self --mca osc pt2pt", OB1),
-    "ucx": (UCX + " --mca osc pt2pt", "waitall_cut,windows"),
+    "ucx": (UCX + " --mca osc pt2pt", "waitall_cut,windows,groups"),
     "mtl": (MTL, ""),
     "btl": (BTL, OB1_BTL),
     "both": (BOTH, "part_windows"),
@@ -75,9 +78,13 @@ WAYS = {
     "both_target": (f"{BOTH} {P}atomics target", "part_windows"),
     "both_direct": (f"{BOTH} {P}small_one_sided direct", "part_windows"),
 }
+# What Open MPI as of 5 cannot do, over all transports
+OMPI_5 = ("part_first,part_again,part_startall,part_layouts,part_counts,part_tags,part_nowhere,"
+          "groups_wait")
 # name: a kind of step in which it shows
 CANARIES = {"byte": "messages", "tag": "messages", "count": "messages", "lost_error": "truncation",
             "order": "wildcards", "put": "windows", "reduction": "collectives", "hang": "messages"}
+CANARIES_5 = {"partition": "partitioned", "arrived": "partitioned", "from_group": "sessions"}
 
 BATCH = 40     # programs in one job
 PATIENCE = 30  # seconds that a step may take
@@ -117,14 +124,25 @@ def has_pt2pt():
         ["ompi_info", "--parsable"], capture_output=True, text=True, check=True).stdout
 
 
+@functools.cache
+def has_mpi_4():
+    """Whether Open MPI has partitioned messages and sessions: as of 5"""
+    text = subprocess.run(["ompi_info", "--version"], capture_output=True, text=True,
+                          check=True).stdout
+    return int(re.search(r"Open MPI v(\d+)", text)[1]) >= 5
+
+
 def arguments_of(way):
     words = WAYS[way][0] if has_pt2pt() else WAYS[way][0].replace("--mca osc pt2pt", "")
+    words = words.replace(NO_SINGLE_COPY, NO_SINGLE_COPY_5) if has_mpi_4() else words
     return words.split()
 
 
 def omits_of(ways):
     words = {word for way in ways for word in WAYS[way][1].split(",") if word}
-    return ",".join(sorted(words | (set() if has_pt2pt() else {"windows"})))
+    words |= set() if has_pt2pt() else {"windows"}
+    words |= set(OMPI_5.split(",")) if has_mpi_4() else set()
+    return ",".join(sorted(words))
 
 
 def read_logs(directory, ranks):
@@ -363,7 +381,7 @@ def compare(given):
 def canaries(given):
     """Whether each canary is found, and in a program of few steps"""
     good = True
-    for name, only in CANARIES.items():
+    for name, only in (CANARIES | (CANARIES_5 if has_mpi_4() else {})).items():
         options = Options(given, omits_of(["vader"])).replaced(
             canary=name, only=only, patience=5)
         case, lines = None, []

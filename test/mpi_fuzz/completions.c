@@ -87,13 +87,9 @@ static void each(way how, MPI_Request *requests, int count, MPI_Status *statuses
     }
 }
 
-void complete(const step *s, MPI_Request *requests, int count, MPI_Status *statuses, int *errors,
-              bool failing, uint64_t *random)
+static void finish(const step *s, way how, MPI_Request *requests, int count, MPI_Status *statuses,
+                   int *errors)
 {
-    static const way safe[] = {WAIT, TEST, TESTALL, GET_STATUS, WAITALL};
-    /* With threads, what MPI_Waitall leaves pending may end, with an error, before it is freed. */
-    bool no_waitall = fuzz_omits & WAITALL_CUT || s->lane > 0;
-    way how = failing ? safe[below(random, no_waitall ? 4 : 5)] : (way) below(random, COMPLETIONS);
     bool test = how >= TEST;
     log_words(s, "%s of %d requests", names[how], count);
     canary_flush();
@@ -119,8 +115,26 @@ void complete(const step *s, MPI_Request *requests, int count, MPI_Status *statu
     }
     for (int i = 0; i < count; ++i) {
         errors[i] = error_class(errors[i]);
+    }
+}
+
+void complete(const step *s, MPI_Request *requests, int count, MPI_Status *statuses, int *errors,
+              bool failing, uint64_t *random)
+{
+    static const way safe[] = {WAIT, TEST, TESTALL, GET_STATUS, WAITALL};
+    /* With threads, what MPI_Waitall leaves pending may end, with an error, before it is freed. */
+    bool no_waitall = fuzz_omits & WAITALL_CUT || s->lane > 0;
+    way how = failing ? safe[below(random, no_waitall ? 4 : 5)] : (way) below(random, COMPLETIONS);
+    finish(s, how, requests, count, statuses, errors);
+    for (int i = 0; i < count; ++i) {
         if (requests[i] != MPI_REQUEST_NULL) {
             log_result(s, "request %d is not null", i);
         }
     }
+}
+
+void complete_started(const step *s, MPI_Request *requests, int count, MPI_Status *statuses,
+                      int *errors, uint64_t *random)
+{
+    finish(s, (way) below(random, COMPLETIONS), requests, count, statuses, errors);
 }

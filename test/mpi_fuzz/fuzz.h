@@ -27,6 +27,13 @@
 
 #include "mpi/check.h"
 
+/* Partitioned messages and sessions. Open MPI 5.0 has them, and calls itself MPI 3.1. */
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define FUZZ_MPI_4 1
+#else
+#define FUZZ_MPI_4 0
+#endif
+
 /* ------------------------------------------------------------------------------------------------
  * Communicators */
 
@@ -94,6 +101,14 @@ void threads_start(step *);
 void spawned_start(step *);
 /* Runs a process that such a step has spawned. */
 void spawned_child(const char *seed);
+#if FUZZ_MPI_4
+void partitioned_start(step *);
+void partitioned_finish(step *);
+void sessions_start(step *);
+void sessions_finish(step *);
+/* Makes a first partitioned message, if programs have to (PART_FIRST). Collective. */
+void partitioned_begin(void);
+#endif
 
 /* Things that transports of a comparison cannot do, which are left out of its programs (--omit). */
 typedef enum {
@@ -104,7 +119,18 @@ typedef enum {
     BSEND_AGAIN =
         16,       /* buffered sends that are started again: pml/ob1 sends the first data again */
     WINDOWS = 32, /* one-sided operations: osc/pt2pt over pml/ucx hangs */
-    PART_WINDOWS = 64 /* windows of parts of a communicator: osc/rdma gives them the same name */
+    PART_WINDOWS = 64, /* windows of parts of a communicator: osc/rdma gives them the same name */
+    GROUPS = 128,      /* communicators from groups: pml/ucx refuses them */
+    /* Partitioned messages of Open MPI 5.0.7's part/persist, over every transport */
+    PART_FIRST = 256,     /* first calls at different times: it duplicates MPI_COMM_WORLD in them */
+    PART_AGAIN = 512,     /* a second start: the send is told complete before it is */
+    PART_STARTALL = 1024, /* MPI_Startall: it starts the first request only */
+    PART_LAYOUTS = 2048,  /* types with gaps, or of other sizes at the receiver: wrong places */
+    PART_COUNTS = 4096,   /* MPI_Parrived where the ends have cut differently: it tells too early */
+    PART_TAGS = 8192,     /* other messages with the same tag: they get its own messages */
+    PART_NOWHERE = 16384, /* MPI_PROC_NULL: it sends to it */
+    /* Sessions of Open MPI 5.0.7, over every transport */
+    GROUPS_WAIT = 32768 /* communicators from groups while messages are pending: no progress */
 } omission;
 extern const char *fuzz_program; /* the file */
 extern unsigned fuzz_omits;
@@ -198,6 +224,10 @@ uint64_t hash_bytes(const void *from, size_t bytes);
  * like are no choice, since those of Open MPI 4.1.4 free all requests that have failed. */
 void complete(const step *s, MPI_Request *requests, int count, MPI_Status *statuses, int *errors,
               bool failing, uint64_t *random);
+
+/* The same for persistent requests that have been started: they are inactive afterwards. */
+void complete_started(const step *s, MPI_Request *requests, int count, MPI_Status *statuses,
+                      int *errors, uint64_t *random);
 
 /* Logs source, tag, count, elements and cancellation. Without elements: the count is undefined. */
 void log_status(const step *s, const char *what, const MPI_Status *status, const side *b,

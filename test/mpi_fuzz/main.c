@@ -30,6 +30,10 @@ static const kind kinds[] = {
     {"windows", 6, ONE_GROUP, false, WITHOUT_THREADS, windows_start, NULL},
     {"spawned", 8, ONE_GROUP, false, NAMED, spawned_start, NULL},
     {"threads", 8, ONE_GROUP, true, WITH_THREADS, threads_start, NULL},
+#if FUZZ_MPI_4
+    {"partitioned", 4, ANY_COMMUNICATOR, false, ALWAYS, partitioned_start, partitioned_finish},
+    {"sessions", 2, ONE_GROUP, false, ALWAYS, sessions_start, sessions_finish},
+#endif
 };
 
 enum {
@@ -195,8 +199,10 @@ static void leave_out(const char *list)
 
 static void omit(const char *list)
 {
-    static const char *const words[] = {"self_cut",    "long_cut", "no_room_cut", "waitall_cut",
-                                        "bsend_again", "windows",  "part_windows"};
+    static const char *const words[] = {
+        "self_cut",     "long_cut",  "no_room_cut",  "waitall_cut", "bsend_again",   "windows",
+        "part_windows", "groups",    "part_first",   "part_again",  "part_startall", "part_layouts",
+        "part_counts",  "part_tags", "part_nowhere", "groups_wait"};
     for (unsigned i = 0; i < sizeof words / sizeof words[0]; ++i) {
         fuzz_omits |= listed(list, words[i]) ? 1U << i : 0;
     }
@@ -259,6 +265,9 @@ int main(int argc, char **argv)
     }
     read_options(argc, argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+#if FUZZ_MPI_4
+    partitioned_begin();
+#endif
     canary_begin();
     log_open(chosen.log, chosen.words);
     for (uint64_t seed = chosen.first; seed <= chosen.last; ++seed) {
