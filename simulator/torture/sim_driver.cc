@@ -336,6 +336,11 @@ public:
                 restless_ || time() > std::max(began, held_up_until()) + ends_within_ + kRest;
             return restless_ || simulator.idle();
         };
+        for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+            if (ranks_->alive(rank)) {
+                wake(rank, 0); // for what the run has done for it outside of its turns
+            }
+        }
         std::size_t events = 1;
         while (!restless_ && !over && (events > 0 || !simulator.idle())) {
             ranks_->run_until(is_over, kLimit);
