@@ -2,7 +2,6 @@
 // Processes that end before the others, in good order (simulator/torture/runner.h).
 #include <algorithm>
 #include <array>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,9 +27,7 @@ bool Runner::end(Rank& self, const Operation& operation) {
     case Ending::none:
         if (is_over(process)) {
             disconnect(process);
-            self.ending = Ending::disconnecting;
-            self.ending_since = driver_->time();
-            self.turns = 0;
+            enter(self, Ending::disconnecting);
         }
         return false;
     case Ending::disconnecting:
@@ -38,9 +35,7 @@ bool Runner::end(Rank& self, const Operation& operation) {
             for (std::uint32_t i = 0; i < driver_->endpoints().count(process); ++i) {
                 driver_->leave(driver_->endpoints().rank(process, i));
             }
-            self.ending = Ending::leaving;
-            self.ending_since = driver_->time();
-            self.turns = 0;
+            enter(self, Ending::leaving);
         }
         return false;
     case Ending::leaving:
@@ -59,6 +54,12 @@ bool Runner::end(Rank& self, const Operation& operation) {
     case Ending::gone: break;
     }
     return true;
+}
+
+void Runner::enter(Rank& self, Ending step) {
+    self.ending = step;
+    self.ending_since = driver_->time();
+    self.turns = 0;
 }
 
 // Returns true if nothing of the process is under way, or begins later.

@@ -88,6 +88,7 @@ private:
 
     // endings.cc
     bool end(Rank& self, const Operation& operation);
+    void enter(Rank& self, Ending step);
     bool is_over(std::uint32_t process);
     bool cancels_or_waits(std::uint32_t process);
     bool connects(std::uint32_t process);

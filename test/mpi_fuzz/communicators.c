@@ -221,14 +221,11 @@ static MPI_Comm make(communicator *c, way how, uint64_t *random)
     }
 }
 
-static void describe(communicator *c)
+void communicator_measure(communicator *c)
 {
-    if (c->comm == MPI_COMM_NULL) {
-        return;
-    }
+    int own, other;
     MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(c->comm, &c->rank);
-    int own, other;
     MPI_Comm_size(c->comm, &own);
     other = own;
     if (c->inter) {
@@ -236,9 +233,18 @@ static void describe(communicator *c)
     }
     c->sizes[c->group] = own;
     c->sizes[!c->group] = other;
+}
+
+static void describe(communicator *c)
+{
+    if (c->comm == MPI_COMM_NULL) {
+        return;
+    }
+    communicator_measure(c);
     int same;
     MPI_Comm_compare(c->comm, MPI_COMM_WORLD, &same);
-    log_result(NULL, "%s: rank %d of %d and %d, like world %d", c->name, c->rank, own, other, same);
+    log_result(NULL, "%s: rank %d of %d and %d, like world %d", c->name, c->rank,
+               c->sizes[c->group], c->sizes[!c->group], same);
 }
 
 void communicator_make(communicator *c, uint64_t seed, int need)

@@ -54,6 +54,8 @@ enum {
 
 /* Collective over MPI_COMM_WORLD. need: one of the words above */
 void communicator_make(communicator *c, uint64_t seed, int need);
+/* Finds this rank and the sizes. REQUIRES: comm, inter and group are set. */
+void communicator_measure(communicator *c);
 void communicator_free(communicator *c);
 /* A communicator of the same processes that nothing else uses. Collective. */
 void communicator_copy(communicator *c, const communicator *from);

@@ -47,7 +47,7 @@ typedef struct {
 } batch;
 
 /* ------------------------------------------------------------------------------------------------
- * What is to happen */
+ * Plan of a step */
 
 static int common_divisor(int a, int b)
 {

@@ -151,18 +151,9 @@ static void describe(const step *s, communicator *c, way how, int number)
     if (c->comm == MPI_COMM_NULL) {
         return;
     }
-    int own, other;
-    MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(c->comm, &c->rank);
-    MPI_Comm_size(c->comm, &own);
-    other = own;
-    if (c->inter) {
-        MPI_Comm_remote_size(c->comm, &other);
-    }
-    c->sizes[c->group] = own;
-    c->sizes[!c->group] = other;
-    log_result(s, "communicator %d, %s: rank %d of %d and %d", number, c->name, c->rank, own,
-               other);
+    communicator_measure(c);
+    log_result(s, "communicator %d, %s: rank %d of %d and %d", number, c->name, c->rank,
+               c->sizes[c->group], c->sizes[!c->group]);
 }
 
 /* The group of these of the step's processes; ranks are those of the process set of all. */

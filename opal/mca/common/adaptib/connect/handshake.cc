@@ -20,6 +20,16 @@ bool comes_again(const Peer& peer, Status status) {
            (peer.interruption.repair.active && status.reason() != Reason::peer_gone);
 }
 
+// Returns true if the other side repairs a connection that this side has taken down: both sides
+// ended it before it broke. The other side may wait for the end of its repair with its answer to
+// this side's disconnect.
+bool repairs_what_is_gone(const Peer& peer, const ConnectBody& request) {
+    const ConnectState state = peer.session.state;
+    return request.replaces != 0 &&
+           (state == ConnectState::idle ||
+            (state == ConnectState::requested && !peer.interruption.repair.active));
+}
+
 // Returns true if the other side has fenced the connection that this side has.
 bool replaces(const Peer& peer, const ConnectBody& request) {
     return request.replaces != 0 && request.replaces == peer.connection.remote_number;
@@ -99,12 +109,6 @@ void Handshake::keep_for_later(Peer& peer, const ConnectBody& request) {
 
 // REQUIRES: the peer is idle.
 void Handshake::on_first_request(Peer& peer, const ConnectBody& body, Need need) {
-    // Both sides ended the connection before it broke. The peer may wait for the end of its repair
-    // with its answer to this side's disconnect.
-    if (body.replaces != 0) {
-        say_refused(peer, body, RefusalReason::no_room);
-        return;
-    }
     if (peer.disconnecting()) {
         keep_for_later(peer, body); // the answer to this side's may still be on its way
         return;
@@ -131,12 +135,12 @@ void Handshake::on_request(Peer& peer, const ConnectBody& body, Need need) {
         sequence_before(body.connection, peer.connection.remote_number)) {
         return; // of an earlier connection
     }
+    if (!same && repairs_what_is_gone(peer, body)) {
+        say_refused(peer, body, RefusalReason::no_room);
+        return;
+    }
     switch (peer.session.state) {
     case ConnectState::requested:
-        if (!same && body.replaces != 0 && !peer.interruption.repair.active) {
-            say_refused(peer, body, RefusalReason::no_room); // as in on_first_request
-            return;
-        }
         ++context_.counters.connections_crossed;
         if (context_.options.self > peer.contact.name) {
             // The peer answers this side's request, or has refused it before it sent its own. The

@@ -13,7 +13,7 @@
 
 namespace adaptib {
 
-// Whether this side is done with the peer.
+// Says whether this side is done with the peer.
 enum class Release : std::uint8_t {
     none,
     released, // by the user of the core
