@@ -485,6 +485,22 @@ TEST_F(Handshakes, AReplyToARequestThatWasGivenUpLongAgoIsRefused) {
     EXPECT_EQ(counters_.bad_packets, 0u);
 }
 
+// The peer has answered a request that this side had given up, with the number of its own request,
+// which this side has answered meanwhile: each would wait for the other's confirmation for ever.
+TEST_F(Handshakes, AReplyThatCrossesTheAnswerToItsSendersRequestEndsBoth) {
+    limit_to_one();
+    Peer& higher = peer(9);
+    const std::uint32_t number = ++higher.connection.number;
+    arrive(higher, MessageType::connect_request, body(8));
+    ASSERT_EQ(higher.session.state, ConnectState::answered);
+    handle();
+    EXPECT_EQ(arrive(higher, MessageType::connect_reply, body(8, number)), 1u);
+    EXPECT_EQ(higher.session.state, ConnectState::idle);
+    EXPECT_EQ(higher.connection.refusal, static_cast<std::uint32_t>(RefusalReason::over));
+    EXPECT_EQ(handle(), "9 unconnected; ");
+    EXPECT_EQ(counters_.bad_packets, 0u);
+}
+
 // The request was kept for the end of a disconnect, which the peer has revoked: it waits for the
 // answer.
 TEST_F(Handshakes, ARequestKeptForADisconnectIsAnsweredWhenThatIsRevoked) {

@@ -173,6 +173,32 @@ TEST_F(Draining, WorkOfAPeerThatHasLeftIsOverOnceLaterWorkOfOthersIs) {
     EXPECT_TRUE(draining_.drained_by_others(*peer_, owners)) << "nobody needs it";
 }
 
+// Its process may have ended since it has disconnected.
+TEST_F(Draining, APeerThatMayBeGoneIsDrainedByOthers) {
+    const auto other = open_peer(2);
+    other->connection.shared = true;
+    other->lanes.subchannels[0].qp = std::make_unique<SharedQueuePair>(
+        initiators_[0], std::make_shared<RecordingPair>(21), other->connection.quiet_work);
+    other->lanes.subchannels[1].qp.reset();
+    other->in.credit_address = 0x2000;
+    QueuePairOwners owners;
+    owners.add(*other, other->lanes.subchannels[0]);
+    owners.add(*peer_, peer_->lanes.subchannels[0]);
+    EXPECT_TRUE(draining_.drained_if_gone(*peer_, owners));
+    post(0);
+    EXPECT_FALSE(draining_.drained_if_gone(*peer_, owners));
+    ASSERT_EQ(pairs_[0]->posts.size(), 2u);
+    EXPECT_EQ(pairs_[0]->posts[1].remote_address, 0x2000u);
+    complete_flush();
+    EXPECT_TRUE(draining_.drained_if_gone(*peer_, owners));
+    other->session.state = ConnectState::answered; // nobody else can post
+    post(0);
+    EXPECT_FALSE(draining_.drained_if_gone(*peer_, owners));
+    EXPECT_EQ(pairs_[0]->posts.back().remote_address, peer_->in.credit_address);
+    complete_flush();
+    EXPECT_TRUE(draining_.drained_if_gone(*peer_, owners));
+}
+
 TEST_F(Draining, APathThatHasDroppedOutIsNotWaitedFor) {
     peer_->lanes.subchannels[1].qp.reset();
     EXPECT_TRUE(draining_.drained(*peer_));

@@ -241,5 +241,15 @@ TEST_F(Flow, DisconnectMessagesAloneAreNoBusiness) {
     EXPECT_TRUE(SendFlow::has_more_than_disconnects(*peer));
 }
 
+// A peer that has said that it ends had got all that it waited for.
+TEST_F(Flow, WhatIsInDoubtIsNoBusinessOfAPeerThatHasLeft) {
+    RepeatedMessage message;
+    peer->interruption.in_doubt.add(message);
+    EXPECT_TRUE(SendFlow::has_more_than_disconnects(*peer));
+    peer->health.life.left = true;
+    EXPECT_FALSE(SendFlow::has_more_than_disconnects(*peer));
+    peer->interruption.in_doubt.take();
+}
+
 } // namespace
 } // namespace adaptib::test

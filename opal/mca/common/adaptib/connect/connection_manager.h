@@ -162,6 +162,9 @@ public:
     bool drained_by_others(Peer& left) {
         return shared_draining_.drained_by_others(left, queue_pairs_.owners());
     }
+    bool drained_if_gone(Peer& peer) {
+        return shared_draining_.drained_if_gone(peer, queue_pairs_.owners());
+    }
     // Which peers may share queue pairs, and which do.
     SharingRules& sharing() { return sharing_; }
     // Limit on connections, and the peers that wait for one.

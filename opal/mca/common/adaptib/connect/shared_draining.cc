@@ -30,11 +30,9 @@ bool SharedDraining::is_quiet(const Peer& peer) {
         });
 }
 
-// Transfers report their own completion; all else is posted on the control lane.
-bool SharedDraining::drained(Peer& peer) {
-    if (!peer.connection.shared) {
-        return true;
-    }
+// Transfers report their own completion; all else is posted on the control lane. Returns false if
+// they are under way.
+bool SharedDraining::settle_transfers(Peer& peer) {
     if (peer.transfers.stripes > 0) {
         return false;
     }
@@ -49,28 +47,67 @@ bool SharedDraining::drained(Peer& peer) {
             shared->settle(shared->posts());
         }
     }
+    return true;
+}
+
+bool SharedDraining::drained(Peer& peer) {
+    if (!peer.connection.shared) {
+        return true;
+    }
+    if (!settle_transfers(peer)) {
+        return false;
+    }
     if (is_quiet(peer)) {
         return true;
     }
-    if (!peer.connection.closing.flush.awaits(peer.lanes.subchannels[chosen])) {
+    const Subchannel& control = peer.lanes.subchannels[lanes_.get_or_choose(peer)];
+    if (!peer.connection.closing.flush.awaits(control)) {
         static_cast<void>(lanes_.post_flush(peer, peer.connection.closing_flush));
+        peer.connection.closing.began = context_.options.clock->now();
     }
     return false;
 }
 
 bool SharedDraining::drained_by_others(Peer& left, QueuePairOwners& owners) {
-    return std::none_of(
-        left.lanes.subchannels.begin(), left.lanes.subchannels.end(), [&](const auto& each) {
-            SharedQueuePair* const shared = left.shared_queue_pair(each);
-            return shared != nullptr && !shared->settled() && !shared->initiator().failed() &&
-                   waits_for_others(left, each, owners);
-        });
+    const Others others = ask_others(left, owners);
+    return others == Others::none ||
+           (others == Others::not_now && context_.options.fault_tolerance);
 }
 
-// Returns true if the end of the peer's work over that shared queue pair is to be awaited. Of
-// several subchannels one at a time has the peer's flush.
-bool SharedDraining::waits_for_others(Peer& left, const Subchannel& subchannel,
-                                      QueuePairOwners& owners) {
+// Nothing tells whether the peer's process is still there.
+bool SharedDraining::drained_if_gone(Peer& peer, QueuePairOwners& owners) {
+    if (!peer.connection.shared) {
+        return true;
+    }
+    if (!settle_transfers(peer)) {
+        return false;
+    }
+    switch (ask_others(peer, owners)) {
+    case Others::awaited: return false;
+    case Others::not_now:
+    case Others::none: break;
+    }
+    return drained(peer);
+}
+
+// Has others that use the peer's queue pairs find out whether its work over them is done.
+SharedDraining::Others SharedDraining::ask_others(Peer& peer, QueuePairOwners& owners) {
+    Others answer = Others::none;
+    for (const Subchannel& each : peer.lanes.subchannels) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(each);
+        if (shared != nullptr && !shared->settled() && !shared->initiator().failed()) {
+            const Others its = ask_others(peer, each, owners);
+            if (its == Others::awaited) {
+                return its; // of several subchannels one at a time has the peer's flush
+            }
+            answer = its == Others::not_now ? its : answer;
+        }
+    }
+    return answer;
+}
+
+SharedDraining::Others SharedDraining::ask_others(Peer& left, const Subchannel& subchannel,
+                                                  QueuePairOwners& owners) {
     constexpr std::int64_t kPart = 4; // as a repair waits for work under way
     Closing& closing = left.connection.closing;
     const Nanoseconds now = context_.options.clock->now();
@@ -80,9 +117,9 @@ bool SharedDraining::waits_for_others(Peer& left, const Subchannel& subchannel,
         if (late) {
             left.shared_queue_pair(subchannel)->initiator().fail();
         }
-        return !late;
+        return late ? Others::none : Others::awaited;
     }
-    bool used = false; // by another one, over which nothing can be posted now
+    bool used = false;
     for (Peer* other : owners.find(subchannel.local_rail, subchannel.qp->number())) {
         const PeerLife& life = other->health.life;
         if (other == &left || other->session.state == ConnectState::failed || life.left ||
@@ -95,10 +132,10 @@ bool SharedDraining::waits_for_others(Peer& left, const Subchannel& subchannel,
             lanes_.post_flush(*other, *way, left.connection.closing_flush).ok()) {
             closing.flush.posts = left.shared_queue_pair(subchannel)->posts();
             closing.began = now;
-            return true;
+            return Others::awaited;
         }
     }
-    return used && !context_.options.fault_tolerance;
+    return used ? Others::not_now : Others::none;
 }
 
 bool SharedDraining::may_fence(Peer& peer) {

@@ -39,12 +39,24 @@ public:
     // uses the queue pair. Returns true, too, if nobody else uses it, or if the work takes too long
     // and the others can be repaired.
     bool drained_by_others(Peer& left, QueuePairOwners& owners);
+    // Same for a peer that has disconnected, whose process may have ended since: an empty write to
+    // it, over which it would be drained while nobody else uses its queue pairs, would then hold up
+    // all that others send over them until its retries are over.
+    bool drained_if_gone(Peer& peer, QueuePairOwners& owners);
     // Stops unfinished shared queue pairs for good, before memory that they may read is freed.
     // Others that use them have to be told (Repairs::begin_for_sharers).
     static void stop(Peer& peer);
 
 private:
-    bool waits_for_others(Peer& left, const Subchannel& subchannel, QueuePairOwners& owners);
+    // What others that use a peer's queue pairs tell about its work over them.
+    enum class Others : std::uint8_t {
+        none,    // there are none, or the work is done, or has failed
+        not_now, // they can post nothing at the moment
+        awaited  // whether it is done will be known
+    };
+    bool settle_transfers(Peer& peer);
+    Others ask_others(Peer& peer, QueuePairOwners& owners);
+    Others ask_others(Peer& left, const Subchannel& subchannel, QueuePairOwners& owners);
 
     const ConnectContext& context_;
     ControlLanes& lanes_;

@@ -88,6 +88,9 @@ bool ConnectionReactions::is_usable(const Peer& peer, std::size_t pair) {
 // Rails of separate networks look alike if the networks have equal prefixes: then no path of the
 // pairs chosen works, and the peer is heard over another pair.
 bool ConnectionReactions::choose_pairs(Peer& peer) {
+    if (peer.connection.activity.refusals > 0) { // perhaps since each side does without another one
+        UnconnectedPaths::forget(peer);
+    }
     const PeerRoute& route = peer.contact.route;
     const auto works = [&](std::size_t pair) {
         return parts_->paths.state(peer, pair) == PathState::up && is_good(peer, pair);

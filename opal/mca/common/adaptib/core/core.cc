@@ -211,8 +211,12 @@ Core::Unsent Core::unsent() {
                                   peer.out.ring == nullptr || peer.out.ring->poster().flushed();
         const bool owes =
             !ring_flushed || peer.contact.channel.retransmitter().owes(peer.contact.datagram);
+        // A disconnect that both sides have begun ends with the peer's answer, which holds up what
+        // the peer sends to others if nobody is here to take it.
+        const bool awaits = peer.disconnecting() && peer.session.state != ConnectState::failed &&
+                            !peer.health.life.left;
         owed = owed || (owes && !peer.ending.disconnect_received);
-        last_words = last_words || owes || (link != nullptr && link->busy());
+        last_words = last_words || owes || awaits || (link != nullptr && link->busy());
     });
     return owed ? Unsent::data : last_words ? Unsent::last_words : Unsent::none;
 }

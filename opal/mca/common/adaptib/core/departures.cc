@@ -153,7 +153,7 @@ void Departures::tear_down_peers() {
             continue;
         }
         if ((peer->out.ring != nullptr && !peer->out.ring->poster().settled()) ||
-            !connections_.shared_draining().drained(*peer)) {
+            !connections_.drained_if_gone(*peer)) {
             disconnected_.push_back(peer); // our answer to its disconnect is under way
             continue;
         }

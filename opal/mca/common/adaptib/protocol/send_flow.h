@@ -94,7 +94,8 @@ public:
     void fail(Peer& peer);
     // At the end: same, but the requests are not reported as lost.
     void forget(Peer& peer);
-    // Returns true if something besides disconnect messages is pending, or in doubt.
+    // Returns true if something besides disconnect messages is pending, or in doubt; what is in
+    // doubt has ended for its sender, and counts only while the peer may still want it.
     static bool has_more_than_disconnects(const Peer& peer);
 
 private:
