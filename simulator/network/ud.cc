@@ -87,10 +87,15 @@ Nanoseconds UdQueuePair::transmit(const SendWork& work, Bytes length, Path& path
         }
         return does;
     };
-    if (happens(odds.datagram_loss)) {
+    const Fate fate = odds.fate ? odds.fate() : Fate{};
+    if (fate.lost || fate.twice || fate.later.count() > 0) {
+        world_.note_fault();
+    }
+    if (happens(odds.datagram_loss) || fate.lost) {
         return passage.left;
     }
-    for (int copies = happens(odds.datagram_twice) ? 2 : 1; copies > 0; --copies) {
+    const int chance = happens(odds.datagram_twice) ? 2 : 1;
+    for (int copies = chance + (fate.twice ? 1 : 0); copies > 0; --copies) {
         Datagram* datagram = world_.datagrams().take(world_);
         datagram->path = &path;
         datagram->target = work.remote_qp;
@@ -101,7 +106,10 @@ Nanoseconds UdQueuePair::transmit(const SendWork& work, Bytes length, Path& path
         datagram->payload.resize(length);
         const Gather whole{datagram->payload.data(), length, 0};
         copy_gather({work.gather, work.gather_count}, {&whole, 1});
-        Nanoseconds when = passage.arrives;
+        Nanoseconds when = passage.arrives + fate.later;
+        if (fate.twice && copies == 1) {
+            when += fate.second;
+        }
         if (happens(odds.datagram_late)) {
             when += odds.late_by;
         }

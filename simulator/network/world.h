@@ -33,6 +33,14 @@ namespace adaptib::sim {
 
 class SimFabric;
 
+// What becomes of a datagram, besides what chance makes of it.
+struct Fate {
+    bool lost = false;
+    Nanoseconds later{0}; // takes so much longer
+    bool twice = false;   // a second one arrives `second` after the first
+    Nanoseconds second{0};
+};
+
 struct WorldOptions {
     MachineModel machine;
     Topology topology; // with LIDs
@@ -45,6 +53,8 @@ struct WorldOptions {
     Nanoseconds late_by{20'000};
     // Returns how much longer a datagram with these bytes takes than others. Null: no longer.
     std::function<Nanoseconds(std::span<const std::byte> datagram, Random& random)> detour;
+    // Called for each datagram of the world in turn. Null: nothing happens to any.
+    std::function<Fate()> fate;
     // Share of the published writes of several packets of which one packet is placed late, after
     // the end of the write. Rails say that they do not place in order if it is not 0.
     double scrambled_writes = 0;

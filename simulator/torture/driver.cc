@@ -3,6 +3,7 @@
 #include "simulator/torture/driver.h"
 
 #include <string>
+#include <string_view>
 
 #include "protocol/ring_sends.h"
 #include "simulator/torture/program.h"
@@ -30,10 +31,21 @@ fault::FaultPlan fault_plan(const Program& program, std::uint32_t rank) {
     plan.seed = program.schedule + rank;
     plan.knows_processes = true; // ranks compute for longer than partition_timeout
     for (const Setting& setting : program.faults) {
-        if (const auto kind = kinds.find(setting.name); kind != kinds.end()) {
+        if (!setting.is_of(rank)) {
+            continue;
+        }
+        constexpr std::string_view kOnce = "_nth";
+        const bool once = setting.name.ends_with(kOnce);
+        const std::string name =
+            setting.name.substr(0, setting.name.size() - (once ? kOnce.size() : 0));
+        if (const auto kind = kinds.find(name); kind != kinds.end()) {
             fault::PlannedFault& row = plan.faults.emplace_back();
             row.fault = kind->second;
-            row.rate = std::stod(setting.value) / 1000;
+            if (once) {
+                row.nth = std::stoull(setting.value);
+            } else {
+                row.rate = std::stod(setting.value) / 1000;
+            }
             row.delay = {20, Nanoseconds{5000}};
             row.reason = kind->second == Fault::modify_fails ? Reason::no_device : row.reason;
             row.from = Nanoseconds{1}; // a core that cannot begin is no fault of its

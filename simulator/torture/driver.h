@@ -33,6 +33,7 @@ struct Program;
 // datagram_doubled, datagram_delayed, request_fails, request_fails_done, completion_delayed,
 // send_refused, create_qp_fails, modify_fails, commit_fails, cm_connect_fails: in this many of a
 // thousand cases, until that many milliseconds of time have passed (until; without it: always).
+// The same with _nth: once, in this case, counted from 1.
 // lacks_whole_memory, lacks_direct, lacks_reliable_ud: 1: the rails hide these capabilities.
 // cm_connects: 1: queue pairs connect through a connection manager.
 fault::FaultPlan fault_plan(const Program& program, std::uint32_t rank);
@@ -101,6 +102,8 @@ public:
 
     // Number of injected faults so far.
     virtual std::uint64_t faults() const = 0;
+    // Number of datagrams so far, of a world.
+    virtual std::uint64_t datagrams() const { return 0; }
 
     // Which ranks are endpoints of the same process, and the names of all.
     virtual const sim::Endpoints& endpoints() const = 0;

@@ -113,11 +113,18 @@ bool read_line(const std::string& line, Program& program) {
     if (first == "schedule") {
         return static_cast<bool>(words >> program.schedule);
     }
+    if (first == "around") {
+        std::string one;
+        std::string other;
+        const bool read = static_cast<bool>(words >> one >> other);
+        program.around.insert(program.around.end(), {one, other});
+        return read;
+    }
     for (const auto& [name, list] : kLists) {
         if (first == name) {
             Setting setting;
             const bool read = static_cast<bool>(words >> setting.name >> setting.value);
-            if (list == &Program::settings && !(words >> setting.rank)) {
+            if (list != &Program::world && !(words >> setting.rank)) {
                 setting.rank = Setting::kAllRanks;
             }
             (program.*list).push_back(setting);
@@ -148,6 +155,9 @@ std::string print(const Program& program) {
             }
             out << "\n";
         }
+    }
+    for (std::size_t i = 0; i < program.around.size(); i += 2) {
+        out << "around " << program.around[i] << " " << program.around[i + 1] << "\n";
     }
     for (const Operation& operation : program.operations) {
         out << operation.rank << " " << kVerbs[static_cast<std::size_t>(operation.verb)];
@@ -189,9 +199,7 @@ Parameters Program::parameters(std::uint32_t rank) const {
     const char* const base = reinterpret_cast<const char*>(&process);
     for (const Setting& setting : settings) {
         for (const auto& row : parameter_table()) {
-            const bool is_its = setting.rank == Setting::kAllRanks ||
-                                setting.rank == static_cast<std::int32_t>(rank);
-            if (setting.name != row.name || !is_its) {
+            if (setting.name != row.name || !setting.is_of(rank)) {
                 continue;
             }
             void* place =

@@ -7,7 +7,8 @@
 // remaining receives, and receives the remaining messages.
 // Text: lines "ranks N", "endpoints N ..." (of each process; their sum is the number of ranks),
 // "schedule SEED", "parameter NAME VALUE" or "parameter NAME VALUE RANK", "world NAME VALUE"
-// (sim_driver.h) and "fault NAME VALUE" (driver.h), then a line for each operation:
+// (sim_driver.h), "around KIND KIND" (neighbours.h), "fault NAME VALUE" or "fault NAME VALUE RANK" (driver.h), then a line for each
+// operation:
 //     RANK VERB id=N field=value ...        (fields that are 0 are left out; # begins a comment)
 // Threads: one.
 // May touch: base/, match/envelope.h.
@@ -78,7 +79,11 @@ struct Setting {
 
     std::string name;
     std::string value;
-    std::int32_t rank = kAllRanks; // of a parameter: the only rank that has it
+    std::int32_t rank = kAllRanks; // of a parameter or fault: the only rank that has it
+
+    bool is_of(std::uint32_t its) const {
+        return rank == kAllRanks || rank == static_cast<std::int32_t>(its);
+    }
 };
 
 struct Program {
@@ -89,6 +94,7 @@ struct Program {
     std::vector<Setting> world;           // empty: shared memory; else settings of sim_driver.h
     std::vector<Setting> faults;          // that do no harm, settings of driver.h
     std::vector<Operation> operations;    // those of one rank are in their order
+    std::vector<std::string> around;      // kinds of changes of which neighbours have all pairs
 
     Parameters parameters(std::uint32_t rank) const; // REQUIRES: the program outlives the result
     // Returns false, with the reason in `problem`, if a rank's are refused.

@@ -301,6 +301,7 @@ void Runner::ask_the_models() {
     add(memory_.gets, &MovedData::completed);
     add(memory_.atomics, &AtomicUpdate::completed);
     outcome_.faults = driver_->faults();
+    outcome_.datagrams = driver_->datagrams();
     outcome_.time = driver_->time();
     outcome_.course = course.value();
     outcome_.messages = history_.messages.size() + history_.actives.size();

@@ -18,6 +18,7 @@ struct Outcome {
     std::uint64_t messages = 0;  // two-sided and active
     std::uint64_t one_sided = 0; // operations
     std::uint64_t faults = 0;    // injected
+    std::uint64_t datagrams = 0; // in a world
     Nanoseconds time{0};         // virtual
     std::uint64_t course = 0;    // digest of all times of completion: the same for the same program
 };

@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "base/wire.h"
+#include "simulator/torture/happenings.h"
 #include "simulator/torture/ranks.h"
 
 namespace adaptib::torture {
@@ -211,6 +212,8 @@ public:
         if (!describe(program, options.world, problem)) {
             return false;
         }
+        happenings_.read(program.world);
+        options.world.fate = [this] { return happenings_.fate(); };
         Random random(program.schedule);
         const sim::Endpoints endpoints(program.ranks, program.endpoints);
         for (std::uint32_t process = 0; process < endpoints.processes(); ++process) {
@@ -242,7 +245,7 @@ public:
         // Per thousand. From here on a third or more of all questions, or their answers, are lost,
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
-        const bool may_fail = failing > 0 || !program.faults.empty();
+        const bool may_fail = failing > 0 || !program.faults.empty() || happenings_.outages();
         paths_may_fail_ = may_fail || number(program, "datagram_loss", 0) >= kManyLost;
         // A loss of datagrams does not end: where many are lost, each of a chain of messages may
         // wait for the longest time before one is sent again. A path that has failed often is asked
@@ -251,15 +254,21 @@ public:
                            ? Nanoseconds{std::chrono::minutes{5}}
                        : number(program, "outliving_writes", 0) > 0 ? std::chrono::seconds{5}
                        : may_fail || number(program, "datagram_loss", 0) > 0 ||
-                               number(program, "slow_type", 0) != 0
+                               number(program, "slow_type", 0) != 0 || happenings_.any()
                            ? std::chrono::seconds{3}
                            : Nanoseconds{std::chrono::milliseconds{500}};
+        if (const std::uint32_t wanted = number(program, "ends_within", 0); wanted != 0) {
+            ends_within_ = std::chrono::milliseconds{wanted};
+        }
         if (ranks_ != nullptr && failing > 0) {
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
                             std::chrono::microseconds{pace},
                             number(program, "swizzle", 0) != 0 ? Failures::Kind::swizzle
                                                                : Failures::Kind::ports);
+        }
+        if (ranks_ != nullptr) {
+            happenings_.begin(*ranks_);
         }
         trace_ = ranks_ == nullptr ? "" : trace;
         return ranks_ != nullptr;
@@ -303,7 +312,8 @@ public:
     }
     Nanoseconds time() const override { return ranks_->world().simulator().now(); }
     Nanoseconds held_up_until() const override {
-        Nanoseconds last = std::max({failures_.last(), computes_until_, killed_});
+        Nanoseconds last =
+            std::max({failures_.last(), happenings_.last(), computes_until_, killed_});
         for (const auto& each : faulty_) {
             last = each->log.entries.empty() ? last : std::max(last, each->log.entries.back().when);
         }
@@ -317,6 +327,7 @@ public:
         }
         return sum;
     }
+    std::uint64_t datagrams() const override { return happenings_.datagrams(); }
     bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
     // Runs until the world stands still, and many passes of the cores start nothing, or until it
     // should have come to that long ago.
@@ -439,6 +450,7 @@ private:
     bool paths_may_fail_ = false;
     bool restless_ = false; // the world does not stand still
     Failures failures_;     // ends before the world
+    Happenings happenings_; // ends before the world
     Nanoseconds computes_until_{0};
     Nanoseconds killed_{0}; // a process, the last time
     Nanoseconds ends_within_{0};

@@ -21,11 +21,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "simulator/torture/neighbours.h"
 #include "simulator/torture/payload.h"
 #include "simulator/torture/program.h"
 #include "simulator/torture/run.h"
@@ -49,10 +52,36 @@ struct Options {
     std::uint64_t last = ~std::uint64_t{0}; // the last seed
     std::uint64_t seconds = 0;              // 0: until the last seed
     std::uint64_t jobs = 1;
-    std::string program; // a file
-    std::string trace;   // a file; empty: none
+    std::string program;               // a file
+    std::string around;                // a file, whose program's neighbours are run; empty: none
+    std::uint64_t pairs = 0;           // of changes, around that program
+    std::uint64_t neighbour = 0;       // the number of the first of each seed's program, and ...
+    std::uint64_t neighbours = 0;      // ... of the one behind the last
+    std::optional<std::uint64_t> only; // the number of the only neighbour that is wanted
+    std::string trace;                 // a file; empty: none
     bool shrink = false;
     bool print = false;
+};
+
+struct Numbered {
+    std::string name;
+    Program program;
+};
+
+// The programs of a run, by number, from `first` to `last`.
+class Programs {
+public:
+    virtual ~Programs() = default;
+    virtual Numbered at(std::uint64_t number) = 0;
+    std::uint64_t first() const { return first_; }
+    std::uint64_t last() const { return last_; }
+
+protected:
+    Programs(std::uint64_t first, std::uint64_t last) : first_(first), last_(last) {}
+
+private:
+    std::uint64_t first_;
+    std::uint64_t last_;
 };
 
 // Returns how long a process has run on a processor.
@@ -86,6 +115,59 @@ Outcome run_program(const Program& program, const std::string& trace = {}) {
     }
     return run(program, std::move(driver));
 }
+
+// Those of seeds.
+class OfSeeds final : public Programs {
+public:
+    OfSeeds(std::uint64_t first, std::uint64_t last) : Programs(first, last) {}
+    Numbered at(std::uint64_t number) override {
+        return {"seed " + std::to_string(number), random_program(number)};
+    }
+};
+
+// Neighbours of each seed's program with a pair of changes each: those with the numbers `from` to
+// before `end`.
+class NeighboursOfSeeds final : public Programs {
+public:
+    NeighboursOfSeeds(std::uint64_t first, std::uint64_t last, std::uint64_t from,
+                      std::uint64_t end)
+        : Programs(first * (end - from), last * (end - from) + (end - from) - 1), from_(from),
+          count_(end - from) {}
+    Numbered at(std::uint64_t number) override {
+        const std::uint64_t seed = number / count_;
+        if (seed != seed_) {
+            seed_ = seed;
+            const Program program = Neighbours::numbered(random_program(seed));
+            neighbours_ = std::make_unique<Neighbours>(program, run_program(program));
+        }
+        const std::uint64_t its = from_ + number % count_;
+        return {"neighbour " + std::to_string(its) + " of seed " + std::to_string(seed),
+                neighbours_->pair(seed * kApart + its)};
+    }
+
+private:
+    static constexpr std::uint64_t kApart = 1'000'003;
+
+    std::uint64_t from_;
+    std::uint64_t count_;
+    std::uint64_t seed_ = 0;
+    std::unique_ptr<Neighbours> neighbours_; // of that seed
+};
+
+// All neighbours of a program with one change, and some with two.
+class NeighboursOfProgram final : public Programs {
+public:
+    NeighboursOfProgram(const Neighbours& neighbours, std::uint64_t pairs)
+        : Programs(1, neighbours.count() + pairs), neighbours_(neighbours) {}
+    Numbered at(std::uint64_t number) override {
+        return {"neighbour " + std::to_string(number), number <= neighbours_.count()
+                                                           ? neighbours_.at(number - 1)
+                                                           : neighbours_.pair(number)};
+    }
+
+private:
+    const Neighbours& neighbours_;
+};
 
 void show(const std::string& title, const Outcome& outcome) {
     std::string text = title + "\n";
@@ -140,13 +222,13 @@ void shrink_and_show(const Program& program, const std::string& name) {
     std::fflush(stdout);
 }
 
-void work(const Options& options, std::uint64_t first, Progress& progress,
+void work(const Options& options, Programs& programs, std::uint64_t first, Progress& progress,
           SteadyClock::time_point end) {
-    for (std::uint64_t seed = first; seed <= options.last && progress.failed < kFailuresPerJob &&
+    for (std::uint64_t seed = first; seed <= programs.last() && progress.failed < kFailuresPerJob &&
                                      (options.seconds == 0 || SteadyClock::now() < end);
          seed += options.jobs) {
         progress.seed = seed;
-        const Program program = random_program(seed);
+        const auto [name, program] = programs.at(seed);
         const Outcome outcome = run_program(program);
         progress.messages += outcome.messages;
         progress.one_sided += outcome.one_sided;
@@ -157,7 +239,7 @@ void work(const Options& options, std::uint64_t first, Progress& progress,
         digest.add(reinterpret_cast<const std::byte*>(both.data()), sizeof both);
         progress.course ^= digest.value();
         if (!outcome.problems.empty()) {
-            show("seed " + std::to_string(seed) + " failed", outcome);
+            show(name + " failed", outcome);
             if (options.shrink) {
                 progress.seed = 0; // shrinking has no time limit
                 shrink_and_show(program, std::to_string(seed));
@@ -171,7 +253,8 @@ void work(const Options& options, std::uint64_t first, Progress& progress,
 
 class Jobs {
 public:
-    explicit Jobs(const Options& options) : options_(options), seen_(options.jobs) {
+    Jobs(const Options& options, Programs& programs)
+        : options_(options), programs_(programs), seen_(options.jobs) {
         void* memory = mmap(nullptr, options.jobs * sizeof(Progress), PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
@@ -185,7 +268,7 @@ public:
         const auto begin = SteadyClock::now();
         end_ = begin + std::chrono::seconds(options_.seconds);
         for (std::uint64_t job = 0; job < options_.jobs; ++job) {
-            children_.push_back(start(job, options_.first + job));
+            children_.push_back(start(job, programs_.first() + job));
         }
         auto reported = begin;
         while (watch()) {
@@ -203,7 +286,7 @@ private:
         std::fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {
-            work(options_, seed, progress_[job], end_);
+            work(options_, programs_, seed, progress_[job], end_);
             std::exit(0); // a leak checker reports here
         }
         return child;
@@ -239,13 +322,14 @@ private:
         ++progress_[job].seeds;
         Outcome outcome;
         outcome.problems = {"the program " + how};
-        show(seed == 0 ? "after all seeds of a job" : "seed " + std::to_string(seed) + " failed",
-             outcome);
         if (seed == 0) {
+            show("after all seeds of a job", outcome);
             return;
         }
+        const auto [name, program] = programs_.at(seed);
+        show(name + " failed", outcome);
         if (options_.shrink) {
-            shrink_and_show(random_program(seed), std::to_string(seed));
+            shrink_and_show(program, std::to_string(seed));
         }
         // Continues with the next seed of the job.
         children_[job] = start(job, seed + options_.jobs);
@@ -288,6 +372,7 @@ private:
                SteadyClock::now() - seen.since > std::chrono::seconds(kWaitSeconds);
     }
     const Options& options_;
+    Programs& programs_;
     Progress* progress_ = nullptr; // shared with the children
     std::vector<pid_t> children_;  // 0: has ended
     std::vector<Seen> seen_;
@@ -307,12 +392,11 @@ bool read_file(const std::string& path, Program& program) {
     return true;
 }
 
-int replay(const Options& options) {
-    Program program;
-    if (options.program.empty()) {
-        program = random_program(options.first);
-    } else if (!read_file(options.program, program)) {
-        return 2;
+// Prints one program, shrinks it, or runs it.
+int replay(const Options& options, const Program& program) {
+    if (options.print) {
+        std::fputs(print(program).c_str(), stdout);
+        return 0;
     }
     if (options.shrink) {
         shrink_and_show(program, "again");
@@ -323,14 +407,38 @@ int replay(const Options& options) {
     return outcome.problems.empty() ? 0 : 1;
 }
 
+// Runs a program's neighbours.
+int explore(const Options& options) {
+    Program program;
+    if (!read_file(options.around, program)) {
+        return 2;
+    }
+    program = Neighbours::prepared(program);
+    const Outcome outcome = run_program(program);
+    if (!outcome.problems.empty()) {
+        show("the program itself failed", outcome);
+        return 1;
+    }
+    const Neighbours neighbours(program, outcome);
+    NeighboursOfProgram programs(neighbours, options.pairs);
+    return options.only                    ? replay(options, programs.at(*options.only).program)
+           : Jobs(options, programs).run() ? 0
+                                           : 1;
+}
+
 [[noreturn]] void usage() {
-    std::fputs("adaptib_sim_torture [--seed N | --seeds FROM..[TO]] [--seconds S] [--jobs J]\n"
-               "                    [--shrink] [--print] | --program FILE [--shrink]\n"
-               "adaptib_sim_torture --seed N | --program FILE  --trace FILE\n"
-               "Without seeds it begins with 1; without seconds and a last seed, it does not end.\n"
-               "--print prints the program of --seed instead of running it. --trace writes what\n"
-               "happened when, for viewers of timelines.\n",
-               stderr);
+    std::fputs(
+        "adaptib_sim_torture [--seed N | --seeds FROM..[TO]] [--seconds S] [--jobs J]\n"
+        "                    [--shrink] [--print] [--neighbours N | FROM..TO]\n"
+        "adaptib_sim_torture --around FILE [--pairs N] [--jobs J] [--shrink]\n"
+        "adaptib_sim_torture --seed N | --program FILE | --around FILE --neighbour N |\n"
+        "                    --seed N --neighbour N    [--print | --shrink | --trace FILE]\n"
+        "Without seeds it begins with 1; without seconds and a last seed, it does not end.\n"
+        "--print prints a program instead of running it. --around runs all neighbours of a\n"
+        "program, in which one more thing happens, and N pairs of things;\n"
+        "--neighbours runs N pairs around each seed's program. --trace writes what happened\n"
+        "when, for viewers of timelines.\n",
+        stderr);
     std::exit(2);
 }
 
@@ -370,6 +478,18 @@ Options parse(const std::vector<std::string_view>& arguments) {
             options.seconds = number(value);
         } else if (name == "--jobs") {
             options.jobs = std::max<std::uint64_t>(1, number(value));
+        } else if (name == "--around") {
+            options.around = value;
+        } else if (name == "--pairs") {
+            options.pairs = number(value);
+        } else if (name == "--neighbours") {
+            const std::size_t dots = value.find("..");
+            const bool range = dots != std::string_view::npos;
+            options.neighbour = range ? number(value.substr(0, dots)) : 0;
+            options.neighbours = range ? number(value.substr(dots + 2)) + 1 : number(value);
+        } else if (name == "--neighbour") {
+            options.only = number(value);
+            options.neighbours = std::max(options.neighbours, *options.only + 1);
         } else if (name == "--program") {
             options.program = value;
         } else if (name == "--trace") {
@@ -382,14 +502,23 @@ Options parse(const std::vector<std::string_view>& arguments) {
 }
 
 int torture(const Options& options) {
-    if (!options.program.empty() || !options.trace.empty()) {
-        return replay(options);
+    if (!options.around.empty()) {
+        return explore(options);
     }
-    if (options.print) {
-        std::fputs(print(random_program(options.first)).c_str(), stdout);
-        return 0;
+    if (!options.program.empty()) {
+        Program program;
+        return read_file(options.program, program) ? replay(options, program) : 2;
     }
-    return Jobs(options).run() ? 0 : 1;
+    const std::unique_ptr<Programs> programs =
+        options.neighbours == 0
+            ? std::unique_ptr<Programs>(new OfSeeds(options.first, options.last))
+            : std::make_unique<NeighboursOfSeeds>(options.first, options.last, options.neighbour,
+                                                  options.neighbours);
+    if (options.print || !options.trace.empty() || options.only) {
+        const std::uint64_t number = programs->first() + options.only.value_or(0);
+        return replay(options, programs->at(number).program);
+    }
+    return Jobs(options, *programs).run() ? 0 : 1;
 }
 
 } // namespace

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Happenings: what happens once in a world, to one datagram, one port or one rank.
+//
+// Purpose: a defect that two events show, in one order and within microseconds, is found by trying
+// all places where an event can be (neighbours.h), not by chance. Datagrams are numbered in the
+// order in which the world sends them: as long as nothing else changes, the same number is the
+// same datagram in each run.
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "simulator/torture/program.h"
+#include "simulator/torture/ranks.h"
+
+namespace adaptib::torture {
+
+class Happenings {
+public:
+    // Reads the settings of a program's world (sim_driver.h); others are left alone.
+    void read(const std::vector<Setting>& world);
+    bool any() const { return !fates_.empty() || !timed_.empty(); }
+    bool outages() const;
+
+    // Those that have a time come by themselves from here on.
+    void begin(sim::Ranks& ranks);
+    // What happens to the next datagram.
+    sim::Fate fate();
+    std::uint64_t datagrams() const { return datagrams_; }
+    // The time of the last outage's last change, and of the last end of a pause, so far.
+    Nanoseconds last() const { return last_; }
+
+private:
+    enum class Kind : std::uint8_t { outage, silence, pause };
+    struct Timed {
+        Kind kind;
+        std::uint64_t number; // of the port or rank
+        Nanoseconds at;
+    };
+    struct Change final : sim::Event {
+        Change(Happenings& its, const Timed& which, bool is_end)
+            : owner(its), what(which), end(is_end) {}
+        void happen() override;
+
+        Happenings& owner;
+        Timed what;
+        bool end;
+    };
+
+    std::map<std::uint64_t, sim::Fate> fates_; // by the datagram's number
+    std::vector<Timed> timed_;
+    Nanoseconds outage_lasts_{2'000'000};
+    Nanoseconds pause_lasts_{1'000'000};
+    std::uint64_t datagrams_ = 0;
+    Nanoseconds last_{0};
+    sim::Ranks* ranks_ = nullptr;
+    std::deque<Change> changes_;
+};
+
+} // namespace adaptib::torture
