@@ -40,6 +40,7 @@ SLOWER = 10
 GRACE = 10  # seconds
 EQUIVALENT = TOP / "test/mutation/equivalent"
 CANARIES = TOP / "test/mutation/canaries"
+SCENES = TOP / "simulator/torture/scenes/run"
 
 
 def keep(name, value):
@@ -292,7 +293,8 @@ def run(options):
 
 
 def canaries(options):
-    """Torture has to find those that are not open, in the seeds of continuous integration."""
+    """Torture has to find those that are not open, in the seeds and scenes of continuous
+    integration."""
     mutants = read_canaries()
     write_tree(mutants)
     bad = compile_tree(("sim",))
@@ -300,16 +302,23 @@ def canaries(options):
         sys.exit(f"do not compile: {bad}")
     failed = 0
     for mutant in [{"number": 0, "name": "(none)", "open": False}] + mutants:
-        process = subprocess.run(
-            [PROGRAMS / TORTURE, "--seeds", options.torture, "--jobs", str(options.jobs)],
-            env={**os.environ, "ADAPTIB_MUTANT": str(mutant["number"])}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, check=False, cwd=PLACE)
-        (PLACE / f"canary-{mutant['name']}.log").write_bytes(process.stdout)
-        seeds = sorted(map(int, re.findall(rb"seed (\d+)", process.stdout)))
-        good = (process.returncode != 0) == (mutant["number"] > 0)
+        found, what = False, ""
+        for command in ([SCENES, PROGRAMS / TORTURE, str(options.jobs)],
+                        [PROGRAMS / TORTURE, "--seeds", options.torture, "--jobs",
+                         str(options.jobs)]):
+            process = subprocess.run(
+                command, env={**os.environ, "ADAPTIB_MUTANT": str(mutant["number"])},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, cwd=PLACE)
+            (PLACE / f"canary-{mutant['name']}.log").write_bytes(process.stdout)
+            if process.returncode != 0:
+                found = True
+                what = (re.findall(rb"^(?:program|seed) .* FAILED$|^seed .* failed$",
+                                   process.stdout, re.M) or [b"?"])[0].decode()
+                break
+        good = found == (mutant["number"] > 0)
         failed += not good and not mutant["open"]
         how = "open" if mutant["open"] and not good else "ok" if good else "FAILED"
-        print(f"{how:8} {mutant['name']:28} {f'seed {seeds[0]}' if seeds else ''}", flush=True)
+        print(f"{how:8} {mutant['name']:28} {what}", flush=True)
     print(f"{len(mutants) + 1 - failed} as they should, {failed} not")
     sys.exit(failed > 0)
 
