@@ -7,8 +7,8 @@
 // remaining receives, and receives the remaining messages.
 // Text: lines "ranks N", "endpoints N ..." (of each process; their sum is the number of ranks),
 // "schedule SEED", "parameter NAME VALUE" or "parameter NAME VALUE RANK", "world NAME VALUE"
-// (sim_driver.h), "around KIND KIND" (neighbours.h), "fault NAME VALUE" or "fault NAME VALUE RANK" (driver.h), then a line for each
-// operation:
+// (sim_driver.h), "around KIND KIND" (neighbours.h), "fault NAME VALUE" or "fault NAME VALUE RANK"
+// (driver.h), then a line for each operation:
 //     RANK VERB id=N field=value ...        (fields that are 0 are left out; # begins a comment)
 // Threads: one.
 // May touch: base/, match/envelope.h.

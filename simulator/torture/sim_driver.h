@@ -12,13 +12,12 @@
 // is placed late), outliving_writes (per thousand: writes under way of a DC initiator that fails
 // which arrive later), packet_life (microseconds that packets live; those writes arrive within
 // twice that), responders (1: processes have responders), one_thread (1: each process has one
-// thread, which has the turns of all its endpoints), ends_within (milliseconds in which all operations
-// end, in the place of those that README.md names). What happens once (happenings.h): late_N,
-// twice_N (nanoseconds), lost_N (1): to the datagram N of the world, counted from 1; outage_P,
-// silence_P: the nanosecond at which port P goes down, or its cable stops without a word, for
-// outage_lasts (nanoseconds); pause_R: the nanosecond from which rank R has no turns for
-// pause_lasts. Faults (lines "fault NAME VALUE", driver.h) are those of each rank's
-// fabric.
+// thread, which has the turns of all its endpoints), ends_within (milliseconds in which all
+// operations end, in the place of those that README.md names). What happens once (happenings.h):
+// late_N, twice_N (nanoseconds), lost_N (1): to the datagram N of the world, counted from 1;
+// outage_P, silence_P: the nanosecond at which port P goes down, or its cable stops without a word,
+// for outage_lasts (nanoseconds); pause_R: the nanosecond from which rank R has no turns for
+// pause_lasts. Faults (lines "fault NAME VALUE", driver.h) are those of each rank's fabric.
 // Threads: one.
 #pragma once
 

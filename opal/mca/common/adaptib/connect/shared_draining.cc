@@ -51,10 +51,7 @@ bool SharedDraining::settle_transfers(Peer& peer) {
 }
 
 bool SharedDraining::drained(Peer& peer) {
-    if (!peer.connection.shared) {
-        return true;
-    }
-    if (!settle_transfers(peer)) {
+    if (peer.connection.shared && !settle_transfers(peer)) {
         return false;
     }
     if (is_quiet(peer)) {
@@ -76,18 +73,8 @@ bool SharedDraining::drained_by_others(Peer& left, QueuePairOwners& owners) {
 
 // Nothing tells whether the peer's process is still there.
 bool SharedDraining::drained_if_gone(Peer& peer, QueuePairOwners& owners) {
-    if (!peer.connection.shared) {
-        return true;
-    }
-    if (!settle_transfers(peer)) {
-        return false;
-    }
-    switch (ask_others(peer, owners)) {
-    case Others::awaited: return false;
-    case Others::not_now:
-    case Others::none: break;
-    }
-    return drained(peer);
+    return !peer.connection.shared ||
+           (settle_transfers(peer) && ask_others(peer, owners) != Others::awaited && drained(peer));
 }
 
 // Has others that use the peer's queue pairs find out whether its work over them is done.

@@ -213,8 +213,8 @@ Core::Unsent Core::unsent() {
             !ring_flushed || peer.contact.channel.retransmitter().owes(peer.contact.datagram);
         // A disconnect that both sides have begun ends with the peer's answer, which holds up what
         // the peer sends to others if nobody is here to take it.
-        const bool awaits = peer.disconnecting() && peer.session.state != ConnectState::failed &&
-                            !peer.health.life.left;
+        const bool awaits =
+            peer.disconnecting() && peer.ending.failure.empty() && !peer.health.life.left;
         owed = owed || (owes && !peer.ending.disconnect_received);
         last_words = last_words || owes || awaits || (link != nullptr && link->busy());
     });
