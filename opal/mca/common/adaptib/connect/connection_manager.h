@@ -158,13 +158,7 @@ public:
     CmConnects& cm_connects() { return cm_connects_; }
     // Draining of work over shared queue pairs.
     SharedDraining& shared_draining() { return shared_draining_; }
-    // As SharedDraining::drained_by_others.
-    bool drained_by_others(Peer& left) {
-        return shared_draining_.drained_by_others(left, queue_pairs_.owners());
-    }
-    bool drained_if_gone(Peer& peer) {
-        return shared_draining_.drained_if_gone(peer, queue_pairs_.owners());
-    }
+    QueuePairOwners& owners() { return queue_pairs_.owners(); }
     // Which peers may share queue pairs, and which do.
     SharingRules& sharing() { return sharing_; }
     // Limit on connections, and the peers that wait for one.

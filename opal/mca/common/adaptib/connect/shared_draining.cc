@@ -82,12 +82,10 @@ SharedDraining::Others SharedDraining::ask_others(Peer& peer, QueuePairOwners& o
     Others answer = Others::none;
     for (const Subchannel& each : peer.lanes.subchannels) {
         SharedQueuePair* const shared = peer.shared_queue_pair(each);
-        if (shared != nullptr && !shared->settled() && !shared->initiator().failed()) {
-            const Others its = ask_others(peer, each, owners);
-            if (its == Others::awaited) {
-                return its; // of several subchannels one at a time has the peer's flush
-            }
-            answer = its == Others::not_now ? its : answer;
+        // Of several subchannels one at a time has the peer's flush.
+        if (answer != Others::awaited && shared != nullptr && !shared->settled() &&
+            !shared->initiator().failed()) {
+            answer = std::max(answer, ask_others(peer, each, owners));
         }
     }
     return answer;
@@ -99,21 +97,21 @@ SharedDraining::Others SharedDraining::ask_others(Peer& left, const Subchannel& 
     Closing& closing = left.connection.closing;
     const Nanoseconds now = context_.options.clock->now();
     if (closing.flush.awaits(subchannel)) {
-        const bool late = context_.options.fault_tolerance &&
-                          now >= closing.began + context_.options.failure_timeout / kPart;
-        if (late) {
-            left.shared_queue_pair(subchannel)->initiator().fail();
+        if (!context_.options.fault_tolerance ||
+            now < closing.began + context_.options.failure_timeout / kPart) {
+            return Others::awaited;
         }
-        return late ? Others::none : Others::awaited;
+        left.shared_queue_pair(subchannel)->initiator().fail();
+        return Others::none;
     }
-    bool used = false;
+    Others answer = Others::none;
     for (Peer* other : owners.find(subchannel.local_rail, subchannel.qp->number())) {
         const PeerLife& life = other->health.life;
         if (other == &left || other->session.state == ConnectState::failed || life.left ||
             life.ended) {
             continue;
         }
-        used = true;
+        answer = Others::not_now;
         Subchannel* const way = other->lanes.find(subchannel.local_rail, subchannel.qp->number());
         if (other->session.state == ConnectState::open && !other->in.teardown_pending &&
             lanes_.post_flush(*other, *way, left.connection.closing_flush).ok()) {
@@ -122,7 +120,7 @@ SharedDraining::Others SharedDraining::ask_others(Peer& left, const Subchannel& 
             return Others::awaited;
         }
     }
-    return used ? Others::not_now : Others::none;
+    return answer;
 }
 
 bool SharedDraining::may_fence(Peer& peer) {

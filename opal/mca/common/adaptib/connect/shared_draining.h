@@ -49,11 +49,9 @@ public:
 
 private:
     // What others that use a peer's queue pairs tell about its work over them.
-    enum class Others : std::uint8_t {
-        none,    // there are none, or the work is done, or has failed
-        not_now, // they can post nothing at the moment
-        awaited  // whether it is done will be known
-    };
+    // none: there are none, or the work is done, or has failed; not_now: they can post nothing at
+    // the moment; awaited: whether the work is done will be known.
+    enum class Others : std::uint8_t { none, not_now, awaited };
     bool settle_transfers(Peer& peer);
     Others ask_others(Peer& peer, QueuePairOwners& owners);
     Others ask_others(Peer& left, const Subchannel& subchannel, QueuePairOwners& owners);

@@ -211,12 +211,12 @@ Core::Unsent Core::unsent() {
                                   peer.out.ring == nullptr || peer.out.ring->poster().flushed();
         const bool owes =
             !ring_flushed || peer.contact.channel.retransmitter().owes(peer.contact.datagram);
+        owed = owed || (owes && !peer.ending.disconnect_received);
         // A disconnect that both sides have begun ends with the peer's answer, which holds up what
         // the peer sends to others if nobody is here to take it.
-        const bool awaits =
-            peer.disconnecting() && peer.ending.failure.empty() && !peer.health.life.left;
-        owed = owed || (owes && !peer.ending.disconnect_received);
-        last_words = last_words || owes || awaits || (link != nullptr && link->busy());
+        last_words =
+            last_words || owes || (link != nullptr && link->busy()) ||
+            (peer.disconnecting() && peer.ending.failure.empty() && !peer.health.life.left);
     });
     return owed ? Unsent::data : last_words ? Unsent::last_words : Unsent::none;
 }

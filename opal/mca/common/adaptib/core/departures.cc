@@ -123,7 +123,7 @@ void Departures::release_left_peers() {
         if (peer->session.state == ConnectState::failed || protocol_.failures().needs(*peer)) {
             continue;
         }
-        if (!connections_.drained_by_others(*peer)) {
+        if (!connections_.shared_draining().drained_by_others(*peer, connections_.owners())) {
             left_.push_back(peer); // else those that share its queue pairs would lose theirs
             continue;
         }
@@ -153,7 +153,7 @@ void Departures::tear_down_peers() {
             continue;
         }
         if ((peer->out.ring != nullptr && !peer->out.ring->poster().settled()) ||
-            !connections_.drained_if_gone(*peer)) {
+            !connections_.shared_draining().drained_if_gone(*peer, connections_.owners())) {
             disconnected_.push_back(peer); // our answer to its disconnect is under way
             continue;
         }

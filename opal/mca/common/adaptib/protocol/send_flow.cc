@@ -199,12 +199,12 @@ void SendFlow::forget(Peer& peer) {
 }
 
 bool SendFlow::has_more_than_disconnects(const Peer& peer) {
-    const bool left = peer.health.life.left; // and so has got what it waited for
-    const auto more = [left](const PendingSend* each) {
+    const auto more = [&peer](const PendingSend* each) { // a peer that has left has got its own
         for (; each != nullptr; each = each->next) {
             using Kind = PendingSend::Kind;
             const bool disconnect =
-                each->kind == Kind::barrier || (left && each->kind == Kind::repeated) ||
+                each->kind == Kind::barrier ||
+                (peer.health.life.left && each->kind == Kind::repeated) ||
                 (each->kind == Kind::control &&
                  static_cast<const ControlMessage*>(each)->type == MessageType::disconnect) ||
                 (each->kind == Kind::repeated &&
