@@ -146,6 +146,17 @@ TEST_F(TraceJson, AnEndWhoseBeginIsLostIsLeftOut) {
     EXPECT_EQ(count(lost, "\"events_lost\":2"), 1u) << lost;
 }
 
+TEST_F(TraceJson, WhatHasBegunHasBegunAtItsEndpoint) {
+    note(TraceKind::repair, {.peer = kPeer, .id = 1});
+    const std::string all = text(2);
+    EXPECT_EQ(count(all, "\"ph\":\"b\""), 2u) << all;
+}
+
+TEST_F(TraceJson, ARailBehindTheLastIsNone) {
+    note(TraceKind::path_up, {.peer = kPeer, .rail = 2});
+    EXPECT_EQ(count(text(), "\"no rail\""), 1u) << text();
+}
+
 TEST_F(TraceJson, EndpointsHaveTracksOfTheirOwn) {
     note(TraceKind::connected, {.peer = endpoint_name(kPeer, 3)});
     note(TraceKind::path_up, {.peer = kPeer}); // of no rail that is known
