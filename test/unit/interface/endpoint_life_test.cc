@@ -312,6 +312,9 @@ TEST_F(FewFiles, APowerOfTwoOfTheEndpointsIsKept) {
     constexpr int kMostFiles = 200;
     int times[5] = {};
     process_parameters().connect_max = 8;
+    static_cast<void>(acquire_with(4, kMostFiles)); // what a process opens once stays open
+    release();
+    messages_.clear();
     for (int files = 0; files < kMostFiles && times[4] == 0; ++files) {
         SCOPED_TRACE(std::to_string(files) + " files");
         const int code = acquire_with(4, files);
