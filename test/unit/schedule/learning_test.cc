@@ -234,6 +234,20 @@ TEST(Returned, APathBeginsWithLittleAndEarnsItsShare) {
 }
 
 // A path that is slow after its return costs no more than a small part of a transfer.
+// Links that flap in turn: each return takes from what the other one has.
+TEST(Returned, InTurnLeavesTheSumOfTheWeights) {
+    PathWeights weights(0.5, 0.0);
+    weights.of(0, 1);
+    weights.of(1, 3);
+    for (std::uint64_t i = 0; i < 10'000; ++i) {
+        const std::uint64_t path = i % 2;
+        weights.come_back(std::uint64_t{1} << path, std::uint64_t{2} >> path);
+        ASSERT_NEAR(weights.sum(), 4.0, 1e-3) << i;
+        ASSERT_GT(weights.known(0), 1e-6) << i;
+        ASSERT_GT(weights.known(1), 1e-6) << i;
+    }
+}
+
 TEST(Returned, ASlowPathEarnsNothing) {
     for (const char* policy : {"adaptive", "auto"}) {
         SCOPED_TRACE(policy);

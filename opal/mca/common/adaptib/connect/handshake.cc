@@ -413,15 +413,13 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
         // This side gave its request up when it refused one of the peer's, or with a disconnect.
         // The peer, which has answered it since, would wait for the confirmation, also if its own
         // request crossed that, and this side has answered it: the attempt is the same.
-        const bool crossed = peer.session.state == ConnectState::answered &&
-                             body.connection == peer.connection.remote_number;
-        const bool came_late = peer.session.state == ConnectState::idle &&
-                               !sequence_before(body.connection, peer.connection.remote_number);
-        if (earlier && crossed) {
+        if (earlier && peer.session.state == ConnectState::answered &&
+            body.connection == peer.connection.remote_number) {
             parts_.teardown.close(peer, ConnectState::idle);
             context_.events.report(peer, ConnectEvent::unconnected);
         }
-        if (earlier && (crossed || came_late)) {
+        if (earlier && peer.session.state == ConnectState::idle &&
+            !sequence_before(body.connection, peer.connection.remote_number)) {
             say_refused(peer, body, RefusalReason::over);
         }
         return;

@@ -180,6 +180,7 @@ double PathWeights::sum() const {
 
 void PathWeights::come_back(std::uint64_t returned, std::uint64_t stayed) {
     stride_ = 1;
+    const double all = sum();
     double weight = 0;
     double first = 0;
     for (std::size_t i = 0; i < paths_.size() && i < 64; ++i) {
@@ -197,6 +198,8 @@ void PathWeights::come_back(std::uint64_t returned, std::uint64_t stayed) {
             path.weight = std::min(path.weight, kReturned * share);
         }
     }
+    // Two paths that return in turn would make each other's weight smaller for ever.
+    scale(all > 0 ? all / sum() : 1);
 }
 
 void PathWeights::grow_all() {
