@@ -83,9 +83,7 @@ void Closings::on_close(Peer& peer, const ConnectNote& note) {
             return;
         }
     }
-    const bool up =
-        peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
-    if (!up || !sequence_before(peer.connection.closing.heard, note.number)) {
+    if (!peer.session.connected() || !sequence_before(peer.connection.closing.heard, note.number)) {
         return;
     }
     peer.connection.closing.heard = note.number;

@@ -69,8 +69,7 @@ void Repairs::advance() {
 
 // Each of these takes a step if it is due, and then the next one.
 void Repairs::begin_if_wanted(Peer& peer) {
-    if (peer.interruption.repair.wanted &&
-        (peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing)) {
+    if (peer.interruption.repair.wanted && peer.session.connected()) {
         listener_.on_repair_begins(peer);
     }
     if (!ConnectionEvents::is_waiting(peer)) {

@@ -22,7 +22,7 @@ void Teardown::fail(Peer& peer, Status status, const std::string& what, ConnectE
 void Teardown::leave(Peer& peer, ConnectState state) {
     context_.events.forget(peer);
     parts_.messages.forget(peer);
-    if (peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing) {
+    if (peer.session.connected()) {
         --context_.counters.connections_open;
     }
     parts_.closings.forget(peer);

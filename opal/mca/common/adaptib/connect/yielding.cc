@@ -28,9 +28,7 @@ void Yielding::begin_here(Peer& peer) {
 }
 
 void Yielding::on_yield(Peer& peer, const ConnectNote& note) {
-    const bool up =
-        peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
-    if (up && note.connection == peer.connection.remote_number &&
+    if (peer.session.connected() && note.connection == peer.connection.remote_number &&
         note.answers == peer.connection.number) {
         begin_here(peer);
     }

@@ -207,8 +207,9 @@ Core::Unsent Core::unsent() {
     bool last_words = parts_.progress->departures().any();
     parts_.peers->for_each([&](Peer& peer) {
         const DatagramLink* link = peer.contact.datagram.link.get();
-        const bool ring_flushed = peer.session.state != ConnectState::open ||
-                                  peer.out.ring == nullptr || peer.out.ring->poster().flushed();
+        const auto& ring = peer.out.ring != nullptr ? peer.out.ring : peer.connection.ring_closing;
+        const bool ring_flushed =
+            !peer.session.connected() || ring == nullptr || ring->poster().flushed();
         const bool owes =
             !ring_flushed || peer.contact.channel.retransmitter().owes(peer.contact.datagram);
         owed = owed || (owes && !peer.ending.disconnect_received);

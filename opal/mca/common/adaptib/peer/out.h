@@ -43,6 +43,8 @@ struct PeerSession {
     bool in_handshake() const {
         return state == ConnectState::requested || state == ConnectState::answered;
     }
+    // Returns true while there is a connection, which may be closing.
+    bool connected() const { return state == ConnectState::open || state == ConnectState::closing; }
     // Returns true while a connection is coming up, or being repaired.
     bool connecting() const { return in_handshake() || state == ConnectState::repairing; }
 
