@@ -86,6 +86,22 @@ std::unique_ptr<Ranks> two_that_talked() {
     return ranks;
 }
 
+TEST(Leaving, WhatIsInTheRingOfAClosingConnectionIsOwed) {
+    const auto ranks = make(two(true));
+    carry(*ranks, 0, 1, 100);
+    carry(*ranks, 1, 0, 100);
+    rest(*ranks, 10ms);
+    Peer& peer = *ranks->peer(0, 1);
+    ASSERT_EQ(peer.session.state, ConnectState::open);
+    ranks->kill(1);
+    Message message(0, 1, 100);
+    message.start(*ranks);
+    ranks->core(0).selection().demote(peer);
+    ASSERT_EQ(peer.session.state, ConnectState::closing);
+    ranks->core(0).unsent(); // posts what tells
+    EXPECT_EQ(ranks->core(0).unsent(), Core::Unsent::data);
+}
+
 // A rank that asks for a connection as the other end leaves gets no answer, and must not wait for
 // one when it leaves itself.
 TEST(Leaving, WhoEndsDoesNotWaitForAConnection) {
