@@ -44,6 +44,16 @@ protected:
         completion.status = WorkStatus::success;
         target_of(work.wr_id)->on_work_done(0, completion);
     }
+    // Returns another peer that uses the first initiator.
+    std::unique_ptr<Peer> open_sharer() {
+        auto other = open_peer(2);
+        other->connection.shared = true;
+        other->lanes.subchannels[0].qp = std::make_unique<SharedQueuePair>(
+            initiators_[0], std::make_shared<RecordingPair>(21), other->connection.quiet_work);
+        other->lanes.subchannels[1].qp.reset();
+        other->in.credit_address = 0x2000;
+        return other;
+    }
 
     const ConnectContext context_ = recorded_context({});
     ControlLanes lanes_{context_};
@@ -144,12 +154,7 @@ TEST_F(Draining, OnlyInitiatorsWithWorkOfThePeersAreStopped) {
 
 // Nothing can be written to the peer itself any more.
 TEST_F(Draining, WorkOfAPeerThatHasLeftIsOverOnceLaterWorkOfOthersIs) {
-    const auto other = open_peer(2);
-    other->connection.shared = true;
-    other->lanes.subchannels[0].qp = std::make_unique<SharedQueuePair>(
-        initiators_[0], std::make_shared<RecordingPair>(21), other->connection.quiet_work);
-    other->lanes.subchannels[1].qp.reset();
-    other->in.credit_address = 0x2000;
+    const auto other = open_sharer();
     QueuePairOwners owners;
     for (Peer* peer : {peer_.get(), other.get()}) {
         owners.add(*peer, peer->lanes.subchannels[0]);
@@ -175,12 +180,7 @@ TEST_F(Draining, WorkOfAPeerThatHasLeftIsOverOnceLaterWorkOfOthersIs) {
 
 // Its process may have ended since it has disconnected.
 TEST_F(Draining, APeerThatMayBeGoneIsDrainedByOthers) {
-    const auto other = open_peer(2);
-    other->connection.shared = true;
-    other->lanes.subchannels[0].qp = std::make_unique<SharedQueuePair>(
-        initiators_[0], std::make_shared<RecordingPair>(21), other->connection.quiet_work);
-    other->lanes.subchannels[1].qp.reset();
-    other->in.credit_address = 0x2000;
+    const auto other = open_sharer();
     QueuePairOwners owners;
     owners.add(*other, other->lanes.subchannels[0]);
     owners.add(*peer_, peer_->lanes.subchannels[0]);
