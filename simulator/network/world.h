@@ -33,7 +33,7 @@ namespace adaptib::sim {
 
 class SimFabric;
 
-// What becomes of a datagram, besides what chance makes of it.
+// The world's owner decides on a datagram's fate; chance (WorldOptions) decides besides.
 struct Fate {
     bool lost = false;
     Nanoseconds later{0}; // takes so much longer

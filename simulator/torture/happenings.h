@@ -27,7 +27,7 @@ public:
 
     // Those that have a time come by themselves from here on.
     void begin(sim::Ranks& ranks);
-    // What happens to the next datagram.
+    // Counts a datagram, and returns its fate.
     sim::Fate fate();
     std::uint64_t datagrams() const { return datagrams_; }
     // The time of the last outage's last change, and of the last end of a pause, so far.

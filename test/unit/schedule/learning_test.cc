@@ -233,7 +233,6 @@ TEST(Returned, APathBeginsWithLittleAndEarnsItsShare) {
     }
 }
 
-// A path that is slow after its return costs no more than a small part of a transfer.
 // Links that flap in turn: each return takes from what the other one has.
 TEST(Returned, InTurnLeavesTheSumOfTheWeights) {
     PathWeights weights(0.5, 0.0);
@@ -248,6 +247,7 @@ TEST(Returned, InTurnLeavesTheSumOfTheWeights) {
     }
 }
 
+// A path that is slow after its return costs no more than a small part of a transfer.
 TEST(Returned, ASlowPathEarnsNothing) {
     for (const char* policy : {"adaptive", "auto"}) {
         SCOPED_TRACE(policy);

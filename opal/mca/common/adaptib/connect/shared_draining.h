@@ -39,18 +39,18 @@ public:
     // uses the queue pair. Returns true, too, if nobody else uses it, or if the work takes too long
     // and the others can be repaired.
     bool drained_by_others(Peer& left, QueuePairOwners& owners);
-    // Same for a peer that has disconnected, whose process may have ended since: an empty write to
-    // it, over which it would be drained while nobody else uses its queue pairs, would then hold up
-    // all that others send over them until its retries are over.
+    // Same for a peer that has disconnected, and whose process may have ended since: an empty write
+    // to it would then hold up, until its retries are over, all that others send over its queue
+    // pairs. Only where no other can post one now does it go to the peer itself.
     bool drained_if_gone(Peer& peer, QueuePairOwners& owners);
     // Stops unfinished shared queue pairs for good, before memory that they may read is freed.
     // Others that use them have to be told (Repairs::begin_for_sharers).
     static void stop(Peer& peer);
 
 private:
-    // What others that use a peer's queue pairs tell about its work over them.
-    // none: there are none, or the work is done, or has failed; not_now: they can post nothing at
-    // the moment; awaited: whether the work is done will be known.
+    // Others that use a peer's queue pairs tell about its work over them. none: there are none, or
+    // the work is done, or has failed; not_now: they can post nothing at the moment; awaited: one
+    // has posted a write whose completion tells.
     enum class Others : std::uint8_t { none, not_now, awaited };
     bool settle_transfers(Peer& peer);
     Others ask_others(Peer& peer, QueuePairOwners& owners);
