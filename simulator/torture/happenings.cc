@@ -24,6 +24,22 @@ bool split(const std::string& name, std::string_view prefix, std::uint64_t& numb
 
 } // namespace
 
+std::vector<sim::PortIndex> host_ports(const sim::World& world) {
+    std::vector<sim::PortIndex> all;
+    for (const sim::Host& host : world.topology().hosts) {
+        all.insert(all.end(), host.ports.begin(), host.ports.end());
+    }
+    return all;
+}
+
+void set_works(sim::World& world, sim::PortIndex port, Outage how, bool works) {
+    if (how == Outage::silent) {
+        world.set_link(world.topology().ports[port].link, works);
+    } else {
+        world.set_port(port, works);
+    }
+}
+
 void Happenings::read(const std::vector<Setting>& world) {
     for (const Setting& setting : world) {
         const std::string& name = setting.name;
@@ -76,16 +92,9 @@ void Happenings::Change::happen() {
         return;
     }
     owner.last_ = std::max(owner.last_, now);
-    std::vector<sim::PortIndex> all;
-    for (const sim::Host& host : world.topology().hosts) {
-        all.insert(all.end(), host.ports.begin(), host.ports.end());
-    }
-    const sim::PortIndex port = all[what.number % all.size()];
-    if (what.kind == Kind::silence) {
-        world.set_link(world.topology().ports[port].link, end);
-    } else {
-        world.set_port(port, end);
-    }
+    const std::vector<sim::PortIndex> all = host_ports(world);
+    set_works(world, all[what.number % all.size()],
+              what.kind == Kind::silence ? Outage::silent : Outage::reported, end);
 }
 
 sim::Fate Happenings::fate() {

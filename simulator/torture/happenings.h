@@ -18,6 +18,15 @@
 
 namespace adaptib::torture {
 
+// The ports of all hosts, host by host.
+std::vector<sim::PortIndex> host_ports(const sim::World& world);
+enum class Outage : std::uint8_t {
+    reported, // the port goes down
+    silent    // its cable stops without a word
+};
+// Lets the port work, or not.
+void set_works(sim::World& world, sim::PortIndex port, Outage how, bool works);
+
 class Happenings {
 public:
     // Reads the settings of a program's world (sim_driver.h); others are left alone.

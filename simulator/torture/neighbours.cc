@@ -14,11 +14,6 @@ namespace {
 constexpr std::uint64_t kShortest = 250; // ns; times are this, doubled up to kDoublings times
 constexpr std::uint64_t kDoublings = 16;
 
-bool has(const std::vector<Setting>& list, const char* name) {
-    return std::any_of(list.begin(), list.end(),
-                       [name](const Setting& each) { return each.name == name; });
-}
-
 // A connection of a rank to itself has no other path, and is not repaired.
 bool uses_itself(const Program& program) {
     return std::any_of(program.operations.begin(), program.operations.end(), [](const auto& each) {
@@ -39,14 +34,14 @@ Program Neighbours::prepared(Program program) {
 }
 
 Program Neighbours::numbered(Program program) {
-    if (!program.world.empty() && !has(program.world, "datagram_loss")) {
+    if (!program.world.empty() && !has_setting(program.world, "datagram_loss")) {
         program.world.push_back({"datagram_loss", "0"});
     }
     return prepared(std::move(program));
 }
 
 Neighbours::Neighbours(Program program, const Outcome& outcome) : program_(std::move(program)) {
-    if (has(program_.world, "datagram_loss")) {
+    if (has_setting(program_.world, "datagram_loss")) {
         add_datagrams(outcome.datagrams);
     }
     add_faults();
@@ -88,7 +83,7 @@ void Neighbours::add_faults() {
                                           {"request_fails_done", 30, true},
                                           {"create_qp_fails", 10, true},
                                           {"modify_fails", 20, true}}};
-    const bool may_fail = has(program_.world, "datagram_loss") && !uses_itself(program_);
+    const bool may_fail = has_setting(program_.world, "datagram_loss") && !uses_itself(program_);
     for (const auto& [name, most, fails] : kKinds) {
         for (std::uint64_t nth = 1; nth <= most && (may_fail || !fails); ++nth) {
             for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
@@ -105,7 +100,7 @@ void Neighbours::add_timed(Nanoseconds until) {
     const auto last = static_cast<std::uint64_t>(std::min(until.count(), kMost));
     for (const char* kind : {"pause_", "outage_", "silence_"}) {
         const bool fails = std::string_view(kind) != "pause_";
-        if (fails && !has(program_.world, "datagram_loss")) {
+        if (fails && !has_setting(program_.world, "datagram_loss")) {
             continue;
         }
         for (std::uint32_t which = 0; which < program_.ranks; ++which) {

@@ -136,6 +136,11 @@ bool read_line(const std::string& line, Program& program) {
 
 } // namespace
 
+bool has_setting(const std::vector<Setting>& list, std::string_view name) {
+    return std::any_of(list.begin(), list.end(),
+                       [name](const Setting& each) { return each.name == name; });
+}
+
 std::string print(const Program& program) {
     std::ostringstream out;
     out << "ranks " << program.ranks << "\n";

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/parameters.h"
@@ -85,6 +86,9 @@ struct Setting {
         return rank == kAllRanks || rank == static_cast<std::int32_t>(its);
     }
 };
+
+// Returns true if the list has a setting of that name.
+bool has_setting(const std::vector<Setting>& list, std::string_view name);
 
 struct Program {
     std::uint32_t ranks = 2;

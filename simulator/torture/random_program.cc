@@ -165,10 +165,7 @@ private:
     }
     // Gives datagrams sequence numbers, without which paths do not fail.
     void number_datagrams() {
-        const bool lossy =
-            std::any_of(program_.world.begin(), program_.world.end(),
-                        [](const Setting& setting) { return setting.name == "datagram_loss"; });
-        if (!lossy) {
+        if (!has_setting(program_.world, "datagram_loss")) {
             set_world("datagram_loss", 0);
         }
     }

@@ -81,7 +81,8 @@ private:
         Program smaller = best_;
         smaller.ranks = next;
         drop_endpoints_of(smaller, number);
-        drop_settings_of(smaller, number);
+        drop_settings_of(smaller.settings, number);
+        drop_settings_of(smaller.faults, number);
         for (Operation& operation : smaller.operations) {
             operation.rank = number[operation.rank];
             if (operation.peer >= 0) {
@@ -105,10 +106,10 @@ private:
     }
 
     // Renumbers the ranks of settings, and drops those of other ranks.
-    static void drop_settings_of(Program& program,
+    static void drop_settings_of(std::vector<Setting>& list,
                                  const std::map<std::uint32_t, std::uint32_t>& number) {
         std::vector<Setting> kept;
-        for (Setting setting : program.settings) {
+        for (Setting setting : list) {
             const auto found = number.find(static_cast<std::uint32_t>(setting.rank));
             if (found != number.end()) {
                 setting.rank = static_cast<std::int32_t>(found->second);
@@ -117,7 +118,7 @@ private:
                 kept.push_back(setting);
             }
         }
-        program.settings = std::move(kept);
+        list = std::move(kept);
     }
 
     // Makes each rank a process.

@@ -75,9 +75,7 @@ public:
         left_ = changes;
         pace_ = pace;
         kind_ = kind;
-        for (const sim::Host& host : world.topology().hosts) {
-            ports_.insert(ports_.end(), host.ports.begin(), host.ports.end());
-        }
+        ports_ = host_ports(world);
         next();
     }
     // The time of the last change so far.
@@ -101,11 +99,7 @@ private:
         next();
     }
     void set(sim::PortIndex port, bool works) {
-        if (kind_ == Kind::ports) {
-            world_->set_port(port, works);
-        } else {
-            world_->set_link(world_->topology().ports[port].link, works);
-        }
+        set_works(*world_, port, kind_ == Kind::ports ? Outage::reported : Outage::silent, works);
     }
     void change_a_port() {
         // Lets the same few fail again and again.
@@ -199,9 +193,7 @@ public:
         options.parameters_of = [&program](std::size_t rank, Parameters& parameters) {
             parameters = program.parameters(static_cast<std::uint32_t>(rank));
         };
-        options.keeps_registrations =
-            std::any_of(program.settings.begin(), program.settings.end(),
-                        [](const Setting& each) { return each.name == "frequent_buffers"; });
+        options.keeps_registrations = has_setting(program.settings, "frequent_buffers");
         options.seed = program.schedule;
         if (program.schedule % 2 == 0) { // programs are short, so measurements have to be
             options.measure = {.messages = 4,

@@ -421,9 +421,10 @@ int explore(const Options& options) {
     }
     const Neighbours neighbours(program, outcome);
     NeighboursOfProgram programs(neighbours, options.pairs);
-    return options.only                    ? replay(options, programs.at(*options.only).program)
-           : Jobs(options, programs).run() ? 0
-                                           : 1;
+    if (options.only) {
+        return replay(options, programs.at(*options.only).program);
+    }
+    return Jobs(options, programs).run() ? 0 : 1;
 }
 
 [[noreturn]] void usage() {
