@@ -99,6 +99,10 @@ void Driver::leave(std::uint32_t rank) {
     own.peers().for_each([&](Peer& peer) { own.protocol().disconnects().leave(peer); });
 }
 
+void Driver::report_ended(std::uint32_t rank, std::uint32_t gone) {
+    core(rank).on_process_ended(endpoints().name(gone));
+}
+
 void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected) {
     const auto known = peers_.find({rank, to});
     if (known == peers_.end() || known->second == nullptr) {

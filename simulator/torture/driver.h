@@ -86,6 +86,8 @@ public:
     // Called in each turn of a rank. Inside it the rank may ask for its next turn after some ticks
     // (wake), or compute for some ticks: meanwhile it does nothing, not even progress.
     std::function<void(std::uint32_t rank)> turn;
+    // Called when the world has ended a rank's process without a word.
+    std::function<void(std::uint32_t rank)> died;
     virtual void wake(std::uint32_t rank, std::uint64_t ticks) = 0;
     virtual void compute(std::uint32_t rank, std::uint64_t ticks) = 0;
     // Gives turns until `done`. Returns false if nothing more can happen.
@@ -130,6 +132,8 @@ public:
     void leave(std::uint32_t rank);
     // Ends the process of a rank, with its other endpoints, without a word. In a world only.
     virtual void kill(std::uint32_t) {}
+    // Tells a rank, as the runtime does, that the process of another one has ended.
+    void report_ended(std::uint32_t rank, std::uint32_t gone);
     // Switches the channel of a peer in use, as the selection of channels may do at any time.
     void switch_channel(std::uint32_t rank, std::uint32_t to, bool connected);
 

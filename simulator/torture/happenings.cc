@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace adaptib::torture {
 
@@ -58,6 +59,9 @@ void Happenings::read(const std::vector<Setting>& world) {
             timed_.push_back({Kind::silence, number, time()});
         } else if (split(name, "pause_", number)) {
             timed_.push_back({Kind::pause, number, time()});
+        } else if (split(name, "death_", number) || split(name, "told_death_", number)) {
+            timed_.push_back({Kind::death, number, time()});
+            tells_ = tells_ && name.starts_with("told");
         } else if (name == "outage_lasts") {
             outage_lasts_ = time();
         } else if (name == "pause_lasts") {
@@ -67,16 +71,21 @@ void Happenings::read(const std::vector<Setting>& world) {
 }
 
 bool Happenings::outages() const {
-    return std::any_of(timed_.begin(), timed_.end(),
-                       [](const Timed& each) { return each.kind != Kind::pause; });
+    return std::any_of(timed_.begin(), timed_.end(), [](const Timed& each) { return each.ends(); });
 }
 
-void Happenings::begin(sim::Ranks& ranks) {
+bool Happenings::deaths() const {
+    return std::any_of(timed_.begin(), timed_.end(),
+                       [](const Timed& each) { return each.kind == Kind::death; });
+}
+
+void Happenings::begin(sim::Ranks& ranks, std::function<void(std::uint32_t)> died) {
     ranks_ = &ranks;
+    died_ = std::move(died);
     for (const Timed& each : timed_) {
         sim::Simulator& simulator = ranks.world().simulator();
         simulator.schedule(changes_.emplace_back(*this, each, false), each.at);
-        if (each.kind != Kind::pause) {
+        if (each.ends()) {
             simulator.schedule(changes_.emplace_back(*this, each, true), each.at + outage_lasts_);
         }
     }
@@ -92,6 +101,12 @@ void Happenings::Change::happen() {
         return;
     }
     owner.last_ = std::max(owner.last_, now);
+    if (what.kind == Kind::death) {
+        const std::size_t rank = what.number % owner.ranks_->size();
+        owner.ranks_->kill(rank);
+        owner.died_(static_cast<std::uint32_t>(rank));
+        return;
+    }
     const std::vector<sim::PortIndex> all = host_ports(world);
     set_works(world, all[what.number % all.size()],
               what.kind == Kind::silence ? Outage::silent : Outage::reported, end);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Happenings: what happens once in a world, to one datagram, one port or one rank.
+// Happenings: what happens once in a world, to one datagram, one port, one rank or process.
 //
 // Purpose: a defect that two events show, in one order and within microseconds, is found by trying
 // all places where an event can be (neighbours.h), not by chance. Datagrams are numbered in the
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -33,21 +34,25 @@ public:
     void read(const std::vector<Setting>& world);
     bool any() const { return !fates_.empty() || !timed_.empty(); }
     bool outages() const;
+    bool deaths() const;
+    // The runtime tells the others of each death.
+    bool tells() const { return tells_; }
 
-    // Those that have a time come by themselves from here on.
-    void begin(sim::Ranks& ranks);
+    // Those that have a time come by themselves from here on. `died` is told of deaths.
+    void begin(sim::Ranks& ranks, std::function<void(std::uint32_t rank)> died);
     // Counts a datagram, and returns its fate.
     sim::Fate fate();
     std::uint64_t datagrams() const { return datagrams_; }
-    // The time of the last outage's last change, and of the last end of a pause, so far.
+    // The time of the last outage's last change, death, and end of a pause, so far.
     Nanoseconds last() const { return last_; }
 
 private:
-    enum class Kind : std::uint8_t { outage, silence, pause };
+    enum class Kind : std::uint8_t { outage, silence, pause, death };
     struct Timed {
         Kind kind;
         std::uint64_t number; // of the port or rank
         Nanoseconds at;
+        bool ends() const { return kind == Kind::outage || kind == Kind::silence; }
     };
     struct Change final : sim::Event {
         Change(Happenings& its, const Timed& which, bool is_end)
@@ -63,9 +68,11 @@ private:
     std::vector<Timed> timed_;
     Nanoseconds outage_lasts_{2'000'000};
     Nanoseconds pause_lasts_{1'000'000};
+    bool tells_ = true;
     std::uint64_t datagrams_ = 0;
     Nanoseconds last_{0};
     sim::Ranks* ranks_ = nullptr;
+    std::function<void(std::uint32_t)> died_;
     std::deque<Change> changes_;
 };
 

@@ -62,7 +62,7 @@ struct Received {
     Time cancelled = kNever;
     Time completed = kNever;
     int status = 0;
-    std::int32_t source = 0;
+    std::int32_t source = Envelope::kAnySource; // until it is known
     std::int32_t tag = 0;
     Bytes bytes = 0;
     std::uint64_t digest = 0; // of the bytes received

@@ -56,6 +56,14 @@ void Neighbours::add(std::vector<Setting> Program::*list, const std::string& nam
     changes_.push_back({list, {name, std::to_string(value), rank}, is_time});
 }
 
+void Neighbours::apply(const Change& change, Program& program) {
+    (program.*change.list).push_back(change.setting);
+    const bool kills = change.setting.name.find("death_") != std::string::npos;
+    if (kills && !program.computes_for_long()) { // who waits for the dead waits so long
+        program.settings.push_back({"partition_timeout", "3"});
+    }
+}
+
 void Neighbours::add_datagrams(std::uint64_t count) {
     constexpr std::uint64_t kMost = 200;
     for (std::uint64_t i = 1; i <= std::min(count, kMost); ++i) {
@@ -98,7 +106,7 @@ void Neighbours::add_timed(Nanoseconds until) {
     constexpr std::uint64_t kTimes = 40;
     constexpr std::int64_t kMost = 20'000'000; // ns; what comes later waits for time
     const auto last = static_cast<std::uint64_t>(std::min(until.count(), kMost));
-    for (const char* kind : {"pause_", "outage_", "silence_"}) {
+    for (const char* kind : {"pause_", "outage_", "silence_", "death_", "told_death_"}) {
         const bool fails = std::string_view(kind) != "pause_";
         if (fails && !has_setting(program_.world, "datagram_loss")) {
             continue;

@@ -4,10 +4,10 @@
 // Purpose: chance seldom gives the two events that show a defect of connections in the order and
 // within the microseconds that it takes. A short program has few places where something can
 // happen: each of its datagrams late, by times from a quarter of a microsecond to 16 ms, doubled or
-// lost; each request, each queue pair of each rank failing; each port out, each rank stopped at
-// each time. One such change at a time is tried in all places; all pairs of the kinds that the
-// program names ("around KIND KIND"; a kind is a setting's name without its number), and others at
-// random. Where datagrams are reliable nothing fails.
+// lost; each request, each queue pair of each rank failing; each port out, each rank stopped or
+// dead at each time. One such change at a time is tried in all places; all pairs of the kinds that
+// the program names ("around KIND KIND"; a kind is a setting's name without its number), and others
+// at random. Where datagrams are reliable nothing fails.
 // Threads: one.
 #pragma once
 
@@ -51,9 +51,7 @@ private:
     void add_faults();
     void add_timed(Nanoseconds until);
     void add_pairs();
-    void apply(const Change& change, Program& program) const {
-        (program.*change.list).push_back(change.setting);
-    }
+    static void apply(const Change& change, Program& program);
 
     Program program_;
     std::vector<Change> changes_;

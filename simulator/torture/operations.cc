@@ -17,6 +17,7 @@ Runner::Live& Runner::make(const Operation& operation, Bytes bytes) {
     Live& live = *lives_.back();
     live.runner = this;
     live.operation = &operation;
+    live.peer = operation.peer;
     live.buffer = Buffer(bytes, operation.element, operation.stride);
     live.user.complete = [](UserRequest* request) {
         Live& ended = *reinterpret_cast<Live*>(request);
@@ -29,7 +30,10 @@ Runner::Live& Runner::make(const Operation& operation, Bytes bytes) {
 }
 
 void Runner::started(Live& live, const Started& how) {
-    if (!how.status.ok()) {
+    if (!how.status.ok() && died(live.peer)) {
+        live.done = true;
+        live.user.status = OPAL_COMMON_ADAPTIB_UNREACHABLE;
+    } else if (!how.status.ok()) {
         problem("operation " + std::to_string(live.operation->id) +
                 " was refused: " + reason_text(how.status.reason()));
     } else if (how.complete) {
@@ -124,6 +128,7 @@ bool Runner::claim(const Operation& operation, const Envelope& pattern, Bytes ro
         return false;
     }
     Live& live = make(operation, std::min<Bytes>(room, found.bytes + 20));
+    live.peer = found.source;
     Received& record = record_receive(live, operation, pattern);
     record.at_once = true;
     started(live, driver_->receive_claimed(operation.rank, *found.message, live.buffer.data(),

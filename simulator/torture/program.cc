@@ -227,6 +227,13 @@ Parameters Program::parameters(std::uint32_t rank) const {
     return values;
 }
 
+bool Program::computes_for_long() const {
+    constexpr std::uint64_t kTicks = 1000;
+    return std::any_of(operations.begin(), operations.end(), [](const Operation& each) {
+        return each.verb == Verb::compute && each.amount > kTicks;
+    });
+}
+
 Bytes Program::window_bytes() const {
     Bytes bytes = 1;
     for (const Operation& operation : operations) {

@@ -105,6 +105,8 @@ struct Program {
     bool check_all_parameters(std::string& problem) const;
     // True if senders may have to hold messages back until a receive asks for them.
     bool holds_back() const { return parameters(0).unexpected_memory != 0; }
+    // True if a rank computes for seconds, so that others must not give it up soon.
+    bool computes_for_long() const;
     Bytes window_bytes() const; // size of each rank's memory, so that every offset is inside
 };
 

@@ -56,6 +56,7 @@ public:
         draw_unexpected();
         draw_frequent();
         draw_ends();
+        draw_deaths();
         draw_endpoints();
         draw_differences();
         return std::move(program_);
@@ -414,6 +415,28 @@ private:
                                  }),
                   all.end());
         all.insert(all.begin() + at, operation_of(Verb::end, rank, 0));
+    }
+    // Lets a process die without a word, in some of the networks in which nothing else fails and
+    // none ends in good order; of half of the deaths the runtime tells. Only missing answers tell
+    // of the others, so datagrams have numbers there.
+    void draw_deaths() {
+        Random random(program_.schedule ^ 0x646965);
+        const std::vector<Operation>& all = program_.operations;
+        const bool ends = std::any_of(all.begin(), all.end(),
+                                      [](const Operation& each) { return each.verb == Verb::end; });
+        if (program_.world.empty() || fails_ || ends || random.below(2) == 0) {
+            return;
+        }
+        const std::uint64_t rank = random.below(program_.ranks);
+        const std::uint64_t longest = std::uint64_t{1000} << random.below(14); // ns
+        const bool asked = !has_setting(program_.world, "responders");
+        const bool told = !asked || random.below(2) == 0; // else who only receives never knows
+        set_world(((told ? "told_death_" : "death_") + std::to_string(rank)).c_str(),
+                  1 + random.below(longest));
+        number_datagrams();
+        if (!program_.computes_for_long()) {
+            set("partition_timeout", 3 + random.below(20));
+        }
     }
     // Gives a third of the programs processes with several endpoints.
     void draw_endpoints() {

@@ -152,7 +152,14 @@ void Ranks::compute(std::size_t rank, Nanoseconds time) {
     wake(rank, at.away_until);
 }
 
-void Ranks::kill(std::size_t rank) { world_.kill(process(rank)); }
+void Ranks::kill(std::size_t rank) {
+    const std::uint32_t process = endpoints_.process(rank);
+    for (std::uint32_t i = 0; i < endpoints_.count(process); ++i) {
+        if (const std::uint32_t endpoint = endpoints_.rank(process, i); alive(endpoint)) {
+            world_.kill(this->process(endpoint));
+        }
+    }
+}
 
 std::size_t Ranks::pass(Rank& rank) {
     std::size_t events = 0;

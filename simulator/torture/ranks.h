@@ -83,6 +83,7 @@ public:
     void wake(std::size_t rank, Nanoseconds when = Nanoseconds{0});
     // Makes the rank compute for this time from now on: it has no turns, whatever arrives for it.
     void compute(std::size_t rank, Nanoseconds time);
+    // With the other endpoints of its process.
     void kill(std::size_t rank);
     bool alive(std::size_t rank) { return !process(rank).dead(); }
 

@@ -27,6 +27,7 @@ Outcome Runner::outcome() {
     drains_.resize(program_.ranks);
     said_before_ = driver_->messages(); // about parameters
     driver_->turn = [this](std::uint32_t rank) { on_turn(rank); };
+    driver_->died = [this](std::uint32_t rank) { on_death(rank); };
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
         driver_->wake(rank, 0);
     }
@@ -90,9 +91,10 @@ void Runner::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t a
 // Starts some operations, one, or none.
 void Runner::on_turn(std::uint32_t rank) {
     Rank& self = ranks_[rank];
-    if (self.ending == Ending::gone) {
+    if (self.died || self.ending == Ending::gone) {
         return; // other endpoints of a process have the rest of their turn
     }
+    tell_of_the_dead(rank);
     look_at_connections(rank);
     while (self.next < self.list.size() && random_.below(3) != 0) {
         if (!step(self, *self.list[self.next])) {
@@ -105,6 +107,8 @@ void Runner::on_turn(std::uint32_t rank) {
     }
     if (self.next < self.list.size()) {
         driver_->wake(rank, std::exchange(self.pause, 0) + 1 + random_.below(10));
+    } else if (has_died_) {
+        wait_for_the_dead(rank);
     }
 }
 
@@ -172,6 +176,9 @@ bool Runner::moving() {
     std::vector<std::size_t> waiting(program_.ranks, 0);
     for (const auto& live : lives_) {
         const Verb verb = live->operation->verb;
+        if (concerns_the_dead(*live)) {
+            continue;
+        }
         if (!live->done && (verb == Verb::receive || verb == Verb::claim)) {
             ++waiting[live->operation->rank];
         } else if (!live->done && verb != Verb::send && verb != Verb::ssend) {
@@ -179,7 +186,8 @@ bool Runner::moving() {
         }
     }
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-        if (waiting[rank] != driver_->posted(rank)) {
+        // What waits for the dead may be posted, or not.
+        if (!has_died_ && waiting[rank] != driver_->posted(rank)) {
             return true;
         }
     }
@@ -191,6 +199,9 @@ void Runner::settle() {
     driver_->settle();
     for (int i = 0; i < kTries && moving(); ++i) {
         driver_->settle();
+    }
+    if (has_died_) {
+        settle_the_dead();
     }
     if (!history_.holds_back) {
         history_.settled.push_back(now());
@@ -232,8 +243,9 @@ bool Runner::receive_what_is_left(std::uint32_t rank, std::int32_t source) {
 void Runner::look_at_buffers() {
     for (const auto& live : lives_) {
         const Verb verb = live->operation->verb;
-        if (!live->done) {
-            continue; // the models report it
+        if (!live->done || died(static_cast<std::int32_t>(live->operation->rank)) ||
+            live->user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE) {
+            continue; // the models report it, or a process has died
         }
         if (verb == Verb::receive || verb == Verb::claim) {
             const Received& record = history_.receives[live->record];
@@ -255,6 +267,9 @@ void Runner::look_at_ranks() {
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
         memory_.memory[rank].data = ranks_[rank].memory.data();
         memory_.memory[rank].words = ranks_[rank].words;
+        if (ranks_[rank].died) {
+            continue;
+        }
         if (driver_->posted(rank) + driver_->unexpected(rank) +
                 driver_->core(rank).protocol().one_sided().under_way() >
             0) {
@@ -285,6 +300,10 @@ void Runner::ask_the_models() {
         return std::find(said_before_.begin(), said_before_.end(), text) != said_before_.end();
     });
     drop_messages_about_the_gone(said);
+    if (has_died_) {
+        drop_messages_of_the_dead(said);
+        forget_the_dead();
+    }
     for (const auto& list : {said, check(history_), check(memory_)}) {
         outcome_.problems.insert(outcome_.problems.end(), list.begin(), list.end());
     }

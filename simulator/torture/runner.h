@@ -39,7 +39,8 @@ private:
         UserRequest user{}; // first member: completion finds the others through it
         Runner* runner = nullptr;
         const Operation* operation = nullptr;
-        std::size_t record = 0; // index in the history's list for that verb
+        std::int32_t peer = Envelope::kAnySource; // as far as known
+        std::size_t record = 0;                   // index in the history's list for that verb
         Buffer buffer;
         Registration key;
         std::uint64_t old = 0;    // atomics
@@ -56,6 +57,8 @@ private:
         std::uint64_t pause = 0;            // ticks before its next turn, if it waits for long
         Ending ending = Ending::none;
         Nanoseconds ending_since{0}; // when that step began
+        bool died = false;
+        std::vector<std::uint32_t> dead; // ranks of whose end the runtime is about to tell this one
         // Ranks that release an endpoint of this process once it is gone.
         std::vector<std::pair<std::uint32_t, std::uint32_t>> released_late;
         std::vector<std::byte> memory;
@@ -98,6 +101,26 @@ private:
     bool has_sent_all(const Rank& first, std::uint32_t process);
     void drop_messages_about_the_gone(std::vector<std::string>& said) const;
 
+    // deaths.cc
+    void on_death(std::uint32_t rank);
+    void note_death(std::uint32_t rank);
+    bool died(std::int32_t rank) const {
+        return rank >= 0 && ranks_[static_cast<std::size_t>(rank)].died;
+    }
+    bool concerns_the_dead(const Live& live) const {
+        return died(static_cast<std::int32_t>(live.operation->rank)) || died(live.peer);
+    }
+    bool is_told_of(std::uint32_t rank) const;
+    void tell_of_the_dead(std::uint32_t rank);
+    void wait_for_the_dead(std::uint32_t rank);
+    bool is_connected_with_the_dead(std::uint32_t rank);
+    bool waits_for_the_dead(std::uint32_t rank);
+    bool waits_for_the_dead();
+    void settle_the_dead();
+    void forget_the_dead();
+    void forget_memory_of_the_dead();
+    void drop_messages_of_the_dead(std::vector<std::string>& said) const;
+
     // operations.cc
     Live* find(std::uint32_t id);
     Live& make(const Operation& operation, Bytes bytes);
@@ -131,6 +154,7 @@ private:
     Nanoseconds ended_{0}; // driver's time
     std::size_t left_;     // operations not yet begun
     std::vector<std::string> said_before_; // by the cores, before the program begins
+    bool has_died_ = false;
     bool has_atomics_ = false; // all rails have them; otherwise only target-assisted ones are run
     std::vector<Rank> ranks_;
     std::vector<std::unique_ptr<OpenWindow>> keys_;

@@ -238,7 +238,8 @@ public:
         // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
         const bool may_fail = failing > 0 || !program.faults.empty() || happenings_.outages();
-        paths_may_fail_ = may_fail || number(program, "datagram_loss", 0) >= kManyLost;
+        paths_may_fail_ =
+            may_fail || happenings_.deaths() || number(program, "datagram_loss", 0) >= kManyLost;
         // A loss of datagrams does not end: where many are lost, each of a chain of messages may
         // wait for the longest time before one is sent again. A path that has failed often is asked
         // every 2 s; DC initiators are replaced when what they have sent is gone.
@@ -249,6 +250,9 @@ public:
                                number(program, "slow_type", 0) != 0 || happenings_.any()
                            ? std::chrono::seconds{3}
                            : Nanoseconds{std::chrono::milliseconds{500}};
+        if (happenings_.deaths() && !happenings_.tells()) { // nobody answers for the dead
+            ends_within_ += patience(program);
+        }
         if (const std::uint32_t wanted = number(program, "ends_within", 0); wanted != 0) {
             ends_within_ = std::chrono::milliseconds{wanted};
         }
@@ -260,7 +264,7 @@ public:
                                                                : Failures::Kind::ports);
         }
         if (ranks_ != nullptr) {
-            happenings_.begin(*ranks_);
+            happenings_.begin(*ranks_, [this](std::uint32_t rank) { died(rank); });
         }
         trace_ = ranks_ == nullptr ? "" : trace;
         return ranks_ != nullptr;
@@ -331,7 +335,8 @@ public:
         const Nanoseconds began = time();
         bool over = false;
         const auto is_over = [&] {
-            if (killed_.count() > 0) { // others may ask for its paths for ever
+            // Others may ask for the paths of one that is gone for ever.
+            if (killed_.count() > 0 || happenings_.deaths()) {
                 over = over || time() > std::max(began, held_up_until()) + kWithTheGone;
                 return over || simulator.idle();
             }
@@ -411,6 +416,15 @@ private:
                                      : sim::fat_tree(leaves, number(program, "spines", 1), hosts,
                                                      host, links, lmc);
         return sim::Routes::compute(world.topology, world.routes, problem);
+    }
+
+    // Longer than it takes to give a process up that has died.
+    static Nanoseconds patience(const Program& program) {
+        int longest = 0;
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            longest = std::max(longest, program.parameters(rank).partition_timeout);
+        }
+        return std::chrono::seconds{2 * longest + 10};
     }
 
     // True for messages about paths that fail and come back.
