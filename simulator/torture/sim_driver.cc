@@ -331,13 +331,14 @@ public:
         constexpr int kIdlePasses = 300;
         constexpr Nanoseconds kRest = std::chrono::minutes{1}; // after the end of all operations
         sim::Simulator& simulator = ranks_->world().simulator();
-        constexpr Nanoseconds kWithTheGone = std::chrono::seconds{10};
+        const Nanoseconds with_the_gone =
+            std::max<Nanoseconds>(std::chrono::seconds{10}, ends_within_);
         const Nanoseconds began = time();
         bool over = false;
         const auto is_over = [&] {
             // Others may ask for the paths of one that is gone for ever.
             if (killed_.count() > 0 || happenings_.deaths()) {
-                over = over || time() > std::max(began, held_up_until()) + kWithTheGone;
+                over = over || time() > std::max(began, held_up_until()) + with_the_gone;
                 return over || simulator.idle();
             }
             restless_ =

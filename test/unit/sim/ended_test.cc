@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Processes that have ended, as reported by the runtime that started the job: of a process of
 // another host nobody else can say so before partition_timeout.
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/wire.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -166,40 +173,77 @@ TEST(EndedBefore, WhoIsMetLaterIsNotWaitedFor) {
                                  message.send.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE));
 }
 
-// A rank dies, and nobody reports it. Without a ring there is no credit either whose return would
-// fail, so who waits for its message has to ask.
-TEST(EndedUnreported, WhoWaitsForItsMessageFindsOut) {
-    for (const bool ring : {true, false}) {
-        SCOPED_TRACE(ring);
+// A rank dies, and nobody reports it.
+class EndedUnreported : public testing::Test {
+protected:
+    static RanksOptions options() {
         RanksOptions options;
         options.ranks = 2;
         options.world.machine = *machine("infinihost");
         options.world.machine.offers.reliable_ud = false;
         options.world.topology = crossbar(2, {}, links_of(options.world.machine));
         std::string text;
-        ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+        EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
         options.parameters.connect_threshold = 1;
-        options.parameters.ring_max = ring ? 1 : 0;
         options.parameters.partition_timeout = 5;
-        const auto ranks = make(std::move(options));
-        carry(*ranks, 0, 1, 100);
-        carry(*ranks, 1, 0, 100'000); // needs a connection
-        rest(*ranks, 10ms);
-        ASSERT_EQ(ranks->peer(0, 1)->session.state, ConnectState::open);
-        ASSERT_EQ(ranks->peer(0, 1)->in.ring.has_value(), ring);
-        ranks->kill(1);
-        Message message(1, 0, 100);
-        message.start_receive(*ranks, message.envelope(3), ranks->peer(0, 1));
-        for (int i = 0; i < 200 && !message.receive.done; ++i) { // as a process that waits polls
-            for (int pass = 0; pass < 1000; ++pass) {
-                ranks->core(0).progress();
-            }
-            ranks->wake(0, ranks->world().simulator().now() + 100ms);
-            rest(*ranks, 100ms);
-        }
-        EXPECT_TRUE(message.receive.done);
-        EXPECT_EQ(message.receive.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+        return options;
     }
+    // Lets rank 0 poll as a process does that waits for the operation, which ends with an error.
+    void finds_out(const test::TestRequest& operation) {
+        for (int i = 0; i < 200 && !operation.done; ++i) {
+            for (int pass = 0; pass < 1000; ++pass) {
+                ranks_->core(0).progress();
+            }
+            ranks_->wake(0, ranks_->world().simulator().now() + 100ms);
+            rest(*ranks_, 100ms);
+        }
+        EXPECT_TRUE(operation.done);
+        EXPECT_EQ(operation.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    }
+
+    std::unique_ptr<Ranks> ranks_;
+};
+
+// Without a ring there is no credit either whose return would fail, so who waits for a message has
+// to ask.
+TEST_F(EndedUnreported, WhoWaitsForItsMessageFindsOut) {
+    for (const bool ring : {true, false}) {
+        SCOPED_TRACE(ring);
+        RanksOptions wanted = options();
+        wanted.parameters.ring_max = ring ? 1 : 0;
+        ranks_ = make(std::move(wanted));
+        carry(*ranks_, 0, 1, 100);
+        carry(*ranks_, 1, 0, 100'000); // needs a connection
+        rest(*ranks_, 10ms);
+        ASSERT_EQ(ranks_->peer(0, 1)->session.state, ConnectState::open);
+        ASSERT_EQ(ranks_->peer(0, 1)->in.ring.has_value(), ring);
+        ranks_->kill(1);
+        Message message(1, 0, 100);
+        message.start_receive(*ranks_, message.envelope(3), ranks_->peer(0, 1));
+        finds_out(message.receive);
+    }
+}
+
+// The peer has got the request for a connection, and dies before its reply is there.
+TEST_F(EndedUnreported, WhoWaitsForItsReplyFindsOut) {
+    RanksOptions wanted = options();
+    wanted.world.detour = [](std::span<const std::byte> datagram, Random&) {
+        MessageHeader header;
+        std::memcpy(&header, datagram.data() + sizeof(DatagramHeader), sizeof header);
+        return header.type == MessageType::connect_reply ? Nanoseconds{1h} : Nanoseconds{0};
+    };
+    ranks_ = make(std::move(wanted));
+    Message message(0, 1, 100'000);
+    message.start(*ranks_);
+    const Peer& peer = *ranks_->peer(0, 1);
+    const auto waits = [&peer] {
+        const DatagramLink* const link = peer.contact.datagram.link.get();
+        return peer.session.state == ConnectState::requested && link != nullptr &&
+               !link->unacknowledged();
+    };
+    ASSERT_TRUE(ranks_->run_until(waits, 1s));
+    ranks_->kill(1);
+    finds_out(message.send);
 }
 
 } // namespace

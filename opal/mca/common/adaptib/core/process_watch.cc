@@ -9,11 +9,10 @@ namespace adaptib {
 
 namespace {
 
-// Returns true if this process never writes its credit again to the peer, which would fail if the
+// Returns true if this process does not write its credit again to the peer, which would fail if the
 // peer is gone (ProgressEngine::keep_alive).
 bool has_no_credit_to_tell(const Peer& peer) {
-    return peer.session.state == ConnectState::idle ||
-           (peer.session.state == ConnectState::open && !peer.in.ring.has_value());
+    return peer.session.state != ConnectState::open || !peer.in.ring.has_value();
 }
 
 } // namespace
@@ -127,7 +126,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         }
         if (look_for(peer) == Reach::ended) {
             ended.push_back(&peer);
-        } else if (message && datagram_paths_.reports_paths(peer) && has_no_credit_to_tell(peer)) {
+        } else if (datagram_paths_.reports_paths(peer) && has_no_credit_to_tell(peer)) {
             ask_for(peer, Nanoseconds{0});
         }
     });
@@ -138,7 +137,6 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
 // a process may have many such peers. What comes over queue pairs is no datagram, and tells as
 // much.
 void ProcessWatch::attend(Peer& peer) {
-    constexpr std::int64_t kQuestions = 4; // in the time after which the peer is given up
     std::uint64_t traffic = peer.in.next_receive;
     for (const Subchannel& subchannel : peer.lanes.subchannels) {
         traffic += subchannel.completions;
@@ -146,7 +144,7 @@ void ProcessWatch::attend(Peer& peer) {
     if (std::exchange(peer.health.life.traffic, traffic) != traffic) {
         Liveness::note(peer.health.life, Evidence::traffic, options_.attended->now());
     }
-    ask_for(peer, options_.liveness->patience() / kQuestions);
+    ask_for(peer, options_.liveness->patience() / LifeWatch::kQuestions);
 }
 
 // Asks a peer of which a message is awaited, or may be, while nothing shows whether it lives: no

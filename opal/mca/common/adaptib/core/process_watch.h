@@ -44,7 +44,8 @@ public:
     ProcessWatch(const Options& options, RailList rails, PathRepository& paths,
                  DatagramPaths& datagram_paths, Counters& counters)
         : options_(options), rails_(rails), paths_(paths), datagram_paths_(datagram_paths),
-          life_(*options.attended, *options.random, counters, *this) {}
+          life_(*options.attended, *options.random, counters, *this, options.liveness->patience()) {
+    }
     ProcessWatch(const ProcessWatch&) = delete;
     ProcessWatch& operator=(const ProcessWatch&) = delete;
 

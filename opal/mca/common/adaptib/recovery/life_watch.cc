@@ -33,7 +33,6 @@ void LifeWatch::look(Peer& peer, Nanoseconds every) {
     const Nanoseconds due = answered ? Liveness::last(peer) + every : Nanoseconds{0};
     if (!peer.health.life_link.linked() && now >= std::max(life.ask_at, due) &&
         has_responder(peer)) {
-        life.interval = std::max(life.interval, kFirst);
         life.silent_since = std::min(life.silent_since, now);
         ask(peer, now);
     }
@@ -72,13 +71,11 @@ void LifeWatch::run_timers() {
 // another one, in turn.
 void LifeWatch::ask(Peer& peer, Nanoseconds now) {
     PeerLife& life = peer.health.life;
-    ADAPTIB_INVARIANT(life.interval >= kFirst && life.interval <= kMost,
-                      "the interval of questions is within its bounds", life.interval,
-                      peer.contact.name);
+    life.interval = std::clamp(life.interval, kFirst, most_);
     const auto jitter = static_cast<std::int64_t>(
         random_.below(static_cast<std::uint64_t>(life.interval.count() / 8)));
     life.ask_at = now + life.interval + Nanoseconds{jitter};
-    life.interval = std::min(life.interval * 2, kMost);
+    life.interval *= 2;
     const std::size_t first = peer.contact.datagram.pair;
     const bool silent = life.questions.empty() || life.questions[first].sequence != 0;
     static_cast<void>(ask(peer, first));

@@ -6,8 +6,8 @@
 // that the process is alive, and whether it has called MPI since the last answer. A user that waits
 // for long (datagrams that are not acknowledged, a handshake, a repair, the answer to a request)
 // calls want(). The peer is asked at once, then at intervals that grow from kFirst to kMost, as
-// long as it is awaited. Paths that are not up are asked by recovery/path_probes.h, through ask()
-// as well.
+// long as it is awaited; but kQuestions times before it is given up, since questions and answers
+// may be lost. Paths that are not up are asked by recovery/path_probes.h, through ask() as well.
 //
 //     waiting process   life_question -->   responder of the peer's rail
 //                       <-- life_answer     repeats the sequence of that path's last question,
@@ -18,6 +18,7 @@
 // May touch: base/, fabric/, peer/, stats/, recovery/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -48,11 +49,14 @@ class LifeWatch {
 public:
     static constexpr Nanoseconds kFirst{50'000'000};
     static constexpr Nanoseconds kMost{2'000'000'000};
+    static constexpr std::int64_t kQuestions = 8;    // before a peer is given up, at least
     static constexpr Nanoseconds kLate{250'000'000}; // a later answer is not expected
 
-    // `clock`: the attended one.
-    LifeWatch(const Clock& clock, Random& random, Counters& counters, LifeAsker& asker)
-        : clock_(clock), random_(random), counters_(counters), asker_(asker) {}
+    // `clock`: the attended one. `patience`: the time after which a silent peer is given up.
+    LifeWatch(const Clock& clock, Random& random, Counters& counters, LifeAsker& asker,
+              Nanoseconds patience)
+        : clock_(clock), random_(random), counters_(counters), asker_(asker),
+          most_(std::clamp(patience / kQuestions, kFirst, kMost)) {}
 
     // Called when something waits for the peer. Does nothing if none of its rails has a responder.
     void want(Peer& peer);
@@ -80,6 +84,7 @@ private:
     Random& random_;
     Counters& counters_;
     LifeAsker& asker_;
+    const Nanoseconds most_; // longest interval between two questions
     IntrusiveList<Peer, &Peer::health, &PeerHealth::life_link> watched_;
 };
 
