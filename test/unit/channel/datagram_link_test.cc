@@ -81,6 +81,16 @@ TEST_F(Link, ABufferIsLentForALimitedTime) {
     EXPECT_EQ(link.deadline(), 6 * kLater);
 }
 
+TEST_F(Link, WhatIsOwedLongEnoughIsDueAtOnce) {
+    const Nanoseconds now{0};
+    for (std::uint32_t i = 1; i < DatagramLink::kAckEvery; ++i) {
+        EXPECT_TRUE(link.arrived(i, now));
+        EXPECT_GT(link.deadline(), now) << i;
+    }
+    EXPECT_TRUE(link.arrived(DatagramLink::kAckEvery, now));
+    EXPECT_EQ(link.deadline(), Nanoseconds{0});
+}
+
 // If nothing has gone to the peer since its previous datagram came, no message is in sight that
 // would carry the acknowledgment.
 TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {

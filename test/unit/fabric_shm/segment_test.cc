@@ -346,6 +346,15 @@ TEST(Regions, AFullTableUsesRetiredEntries) {
               Status::error(Reason::no_memory));
 }
 
+TEST(Regions, AKeyBehindTheLastRegionNamesNone) {
+    const auto segment = create();
+    RegionTable table(segment.get());
+    std::uint32_t key = 0;
+    ASSERT_TRUE(table.add(4096, 100, 0, kLocalWrite, kPrivate, key).ok());
+    EXPECT_NE(table.find(key), nullptr);
+    EXPECT_EQ(table.find(key + 1), nullptr);
+}
+
 TEST(Regions, RangesDoNotWrap) {
     const RegionView view{{1, 1000, 100}, kPrivate};
     EXPECT_TRUE(view.covers(1000, 100));

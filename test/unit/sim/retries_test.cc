@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "fabric/qp_rules.h"
 #include "simulator/network/request_flow.h"
 #include "simulator/network/retry_timer.h"
 
@@ -157,6 +158,18 @@ TEST_F(RequestFlows, IsStoppedBeforeItBeginsAndUnderWayAndBeginsAgain) {
     run();
     EXPECT_EQ(begun_, 2);
     EXPECT_EQ(through_at_, Nanoseconds{1700}) << "from its first byte on";
+}
+
+// Values of `enum ib_rnr_timeout` in Linux (include/rdma/ib_verbs.h), of InfiniBand's table of RNR
+// NAK timers.
+TEST(RnrTime, IsThatOfTheSpecification) {
+    using std::chrono::microseconds;
+    EXPECT_EQ(rnr_time(0), microseconds{655'360});
+    EXPECT_EQ(rnr_time(1), microseconds{10});
+    EXPECT_EQ(rnr_time(5), microseconds{60});
+    EXPECT_EQ(rnr_time(12), microseconds{640});
+    EXPECT_EQ(rnr_time(14), microseconds{1'280});
+    EXPECT_EQ(rnr_time(31), microseconds{491'520});
 }
 
 } // namespace

@@ -342,6 +342,25 @@ TEST_F(Path, MalformedAddressesAreRefused) {
     }
 }
 
+TEST_F(Path, AnAddressWithValuesThatDoNotExistIsRefused) {
+    open_ib(1);
+    const auto decodes = [this](auto change) {
+        RailAddress address = rail().address();
+        verbs::WireAddress wire{};
+        std::memcpy(&wire, address.bytes.data(), sizeof wire);
+        change(wire);
+        std::memcpy(address.bytes.data(), &wire, sizeof wire);
+        return verbs::decode_address(address, wire);
+    };
+    EXPECT_TRUE(decodes([](verbs::WireAddress& wire) { wire.lmc = 7; }));
+    EXPECT_FALSE(decodes([](verbs::WireAddress& wire) { wire.lmc = 8; }));
+    EXPECT_TRUE(decodes([](verbs::WireAddress& wire) { wire.grh = 1; }));
+    EXPECT_FALSE(decodes([](verbs::WireAddress& wire) { wire.grh = 2; }));
+    EXPECT_FALSE(decodes([](verbs::WireAddress& wire) { wire.cm = 1; })) << "nothing follows";
+    EXPECT_FALSE(decodes([](verbs::WireAddress& wire) { wire.mtu = 0; }));
+    EXPECT_FALSE(decodes([](verbs::WireAddress& wire) { wire.more = 1; })) << "nothing follows";
+}
+
 TEST_F(Path, RefusedAddressHandles) {
     open_roce();
     std::unique_ptr<AddressHandle> handle;
