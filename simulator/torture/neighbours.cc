@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace adaptib::torture {
@@ -13,6 +12,12 @@ namespace {
 
 constexpr std::uint64_t kShortest = 250; // ns; times are this, doubled up to kDoublings times
 constexpr std::uint64_t kDoublings = 16;
+
+bool lacks_responders(const Program& program) {
+    return std::any_of(program.world.begin(), program.world.end(), [](const Setting& each) {
+        return each.name == "responders" && each.value == "0";
+    });
+}
 
 // A connection of a rank to itself has no other path, and is not repaired.
 bool uses_itself(const Program& program) {
@@ -59,8 +64,9 @@ void Neighbours::add(std::vector<Setting> Program::*list, const std::string& nam
 void Neighbours::apply(const Change& change, Program& program) {
     (program.*change.list).push_back(change.setting);
     const bool kills = change.setting.name.find("death_") != std::string::npos;
-    if (kills && !program.computes_for_long()) { // who waits for the dead waits so long
-        program.settings.push_back({"partition_timeout", "3"});
+    const std::uint64_t patience = program.least_patience();
+    if (kills && patience > 0) { // who waits for the dead waits so long
+        program.settings.push_back({"partition_timeout", std::to_string(patience)});
     }
 }
 
@@ -106,11 +112,14 @@ void Neighbours::add_timed(Nanoseconds until) {
     constexpr std::uint64_t kTimes = 40;
     constexpr std::int64_t kMost = 20'000'000; // ns; what comes later waits for time
     const auto last = static_cast<std::uint64_t>(std::min(until.count(), kMost));
-    for (const char* kind : {"pause_", "outage_", "silence_", "death_", "told_death_"}) {
-        const bool fails = std::string_view(kind) != "pause_";
-        if (fails && !has_setting(program_.world, "datagram_loss")) {
-            continue;
+    std::vector<std::string> kinds{"pause_"};
+    if (has_setting(program_.world, "datagram_loss")) {
+        kinds.insert(kinds.end(), {"outage_", "silence_", "told_death_"});
+        if (!lacks_responders(program_)) { // else who only receives never knows
+            kinds.emplace_back("death_");
         }
+    }
+    for (const std::string& kind : kinds) {
         for (std::uint32_t which = 0; which < program_.ranks; ++which) {
             for (std::uint64_t i = 1; i <= kTimes; ++i) {
                 add(&Program::world, kind + std::to_string(which), last * i / kTimes,

@@ -227,11 +227,16 @@ Parameters Program::parameters(std::uint32_t rank) const {
     return values;
 }
 
-bool Program::computes_for_long() const {
+std::uint64_t Program::least_patience() const {
     constexpr std::uint64_t kTicks = 1000;
-    return std::any_of(operations.begin(), operations.end(), [](const Operation& each) {
-        return each.verb == Verb::compute && each.amount > kTicks;
+    const bool computes =
+        std::any_of(operations.begin(), operations.end(), [](const Operation& each) {
+            return each.verb == Verb::compute && each.amount > kTicks;
+        });
+    const bool loses = std::any_of(world.begin(), world.end(), [](const Setting& each) {
+        return each.name == "datagram_loss" && each.value != "0";
     });
+    return computes ? 0 : loses ? 20 : 3;
 }
 
 Bytes Program::window_bytes() const {

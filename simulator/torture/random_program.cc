@@ -434,8 +434,8 @@ private:
         set_world(((told ? "told_death_" : "death_") + std::to_string(rank)).c_str(),
                   1 + random.below(longest));
         number_datagrams();
-        if (!program_.computes_for_long()) {
-            set("partition_timeout", 3 + random.below(20));
+        if (const std::uint64_t least = program_.least_patience(); least > 0) {
+            set("partition_timeout", least + random.below(20));
         }
     }
     // Gives a third of the programs processes with several endpoints.

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Processes that have ended, as reported by the runtime that started the job: of a process of
 // another host nobody else can say so before partition_timeout.
-#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 
-#include "base/wire.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -222,28 +219,6 @@ TEST_F(EndedUnreported, WhoWaitsForItsMessageFindsOut) {
         message.start_receive(*ranks_, message.envelope(3), ranks_->peer(0, 1));
         finds_out(message.receive);
     }
-}
-
-// The peer has got the request for a connection, and dies before its reply is there.
-TEST_F(EndedUnreported, WhoWaitsForItsReplyFindsOut) {
-    RanksOptions wanted = options();
-    wanted.world.detour = [](std::span<const std::byte> datagram, Random&) {
-        MessageHeader header;
-        std::memcpy(&header, datagram.data() + sizeof(DatagramHeader), sizeof header);
-        return header.type == MessageType::connect_reply ? Nanoseconds{1h} : Nanoseconds{0};
-    };
-    ranks_ = make(std::move(wanted));
-    Message message(0, 1, 100'000);
-    message.start(*ranks_);
-    const Peer& peer = *ranks_->peer(0, 1);
-    const auto waits = [&peer] {
-        const DatagramLink* const link = peer.contact.datagram.link.get();
-        return peer.session.state == ConnectState::requested && link != nullptr &&
-               !link->unacknowledged();
-    };
-    ASSERT_TRUE(ranks_->run_until(waits, 1s));
-    ranks_->kill(1);
-    finds_out(message.send);
 }
 
 } // namespace

@@ -160,7 +160,7 @@ TEST_F(RequestFlows, IsStoppedBeforeItBeginsAndUnderWayAndBeginsAgain) {
     EXPECT_EQ(through_at_, Nanoseconds{1700}) << "from its first byte on";
 }
 
-// Values of `enum ib_rnr_timeout` in Linux (include/rdma/ib_verbs.h), of InfiniBand's table of RNR
+// Values of `enum ib_rnr_timeout` in ib_verbs.h of Linux, of InfiniBand's table of RNR
 // NAK timers.
 TEST(RnrTime, IsThatOfTheSpecification) {
     using std::chrono::microseconds;

@@ -380,6 +380,20 @@ TEST(Programs, NoControlLaneMigratesBehindADisconnect) {
               "");
 }
 
+// The request for a connection was acknowledged, and the peer died before its reply: nothing asked
+// whether it lives, and the receive waited for ever.
+TEST(Programs, WhoWaitsInAHandshakeFindsOutThatThePeerIsDead) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 272316602742124\n"
+                       "parameter connect partial\n"
+                       "world machine connect-ib\n"
+                       "world datagram_loss 300\n"
+                       "world death_1 8376317\n"
+                       "0 send id=126 peer=1 context=1 at_once=1\n"
+                       "0 receive id=129 peer=1\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -64,10 +64,8 @@ Reach ProcessWatch::look_for(Peer& peer) {
 }
 
 bool ProcessWatch::may_live(Peer& peer, Nanoseconds since) {
-    if (look_for(peer) == Reach::ended) {
-        return true; // find_ended() finds it at its time
-    }
-    return options_.attended->now() < options_.liveness->ends_at(peer, since);
+    return look_for(peer) == Reach::ended || // find_ended() finds it at its time
+           options_.attended->now() < options_.liveness->ends_at(peer, since);
 }
 
 DatagramChannel::Standing ProcessWatch::standing_of(Peer& peer, Nanoseconds since) {
@@ -93,12 +91,11 @@ std::vector<Peer*> ProcessWatch::take_ended(const PeerDirectory& peers) {
     std::vector<Peer*> gone;
     ended_.take([&](std::uint64_t name) {
         for (Peer* peer : {peers.find(name), peers.find_amo_peer(name)}) {
-            if (peer == nullptr) {
-                continue;
-            }
-            peer->health.life.ended = true;
-            if (peer->contact.datagram.handle != nullptr) {
-                gone.push_back(peer);
+            if (peer != nullptr) {
+                peer->health.life.ended = true;
+                if (peer->contact.datagram.handle != nullptr) {
+                    gone.push_back(peer);
+                }
             }
         }
     });
@@ -117,8 +114,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         if (peer.session.state == ConnectState::failed || peer.ending.disconnect_received) {
             return;
         }
-        const bool message = awaited.contains(&peer);
-        if (!message && !is_awaited(peer)) {
+        if (!awaited.contains(&peer) && !is_awaited(peer)) {
             if (protocol.active().may_await(peer) && datagram_paths_.reports_paths(peer)) {
                 attend(peer);
             }
@@ -148,14 +144,16 @@ void ProcessWatch::attend(Peer& peer) {
 }
 
 // Asks a peer of which a message is awaited, or may be, while nothing shows whether it lives: no
-// work of ours is under way that it would answer.
+// work of ours is under way that it would answer. One question that is lost is no evidence, however
+// long ago it was asked: this process may have asked no other since.
 void ProcessWatch::ask_for(Peer& peer, Nanoseconds every) {
     if (peer.contact.datagram.handle == nullptr) {
         return;
     }
     life_.look(peer, every);
     const Nanoseconds since = peer.health.life.silent_since;
-    if (options_.attended->now() >= options_.liveness->ends_at(peer, since)) {
+    if (peer.health.life.unanswered > LifeWatch::kQuestions / 2 &&
+        options_.attended->now() >= options_.liveness->ends_at(peer, since)) {
         datagram_paths_.on_partition(peer, options_.attended->now() -
                                                std::max(since, Liveness::last(peer)));
     }

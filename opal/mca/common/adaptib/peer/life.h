@@ -43,6 +43,7 @@ struct PeerLife {
     std::uint32_t turn = 0;     // last pair asked besides that of its datagrams
     std::vector<PathQuestion> questions;           // by pair; empty: the peer was never asked
     Nanoseconds silent_since = Nanoseconds::max(); // first question since its last answer
+    std::uint32_t unanswered = 0;                  // questions since then
     std::uint64_t traffic = 0; // messages and completions at the last look (ProcessWatch::attend)
     Nanoseconds ask_at{0};
     Nanoseconds interval{0};

@@ -71,6 +71,7 @@ void LifeWatch::run_timers() {
 // another one, in turn.
 void LifeWatch::ask(Peer& peer, Nanoseconds now) {
     PeerLife& life = peer.health.life;
+    ++life.unanswered;
     life.interval = std::clamp(life.interval, kFirst, most_);
     const auto jitter = static_cast<std::int64_t>(
         random_.below(static_cast<std::uint64_t>(life.interval.count() / 8)));
@@ -124,6 +125,7 @@ bool LifeWatch::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     question.sequence = 0;
     question.answered = question.asked;
     life.silent_since = Nanoseconds::max();
+    life.unanswered = 0;
     ++counters_.life_answers;
     Liveness::note(life, Evidence::responder, clock_.now());
     const bool called = life.responded && life.beats != body.beats;
