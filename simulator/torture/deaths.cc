@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/process_name.h"
 #include "simulator/torture/runner.h"
 
 namespace adaptib::torture {
@@ -192,19 +191,6 @@ void Runner::forget_memory_of_the_dead() {
     for (const std::uint32_t rank : unknown) {
         memory_.memory[rank].bytes = 0;
         memory_.memory[rank].words.assign(kWords, 0);
-    }
-}
-
-// Drops what the dead have said, and what is said about them.
-void Runner::drop_messages_of_the_dead(std::vector<std::string>& said) const {
-    for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-        if (ranks_[rank].died) {
-            const std::string its = "rocess " + rank_text(driver_->endpoints().name(rank)) + " ";
-            const std::string own = "rank " + std::to_string(rank) + ": ";
-            std::erase_if(said, [&](const std::string& text) {
-                return text.starts_with(own) || text.find(its) != std::string::npos;
-            });
-        }
     }
 }
 

@@ -200,17 +200,21 @@ bool Runner::has_sent_all(const Rank& first, std::uint32_t process) {
     return all;
 }
 
-// Drops messages about processes that are gone: they may be missed, where the last that they have
-// said was lost.
+// Drops messages about processes that are gone, and what the dead have said. Those that have ended
+// in good order may only be missed, where the last that they have said was lost.
 void Runner::drop_messages_about_the_gone(std::vector<std::string>& said) const {
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-        if (ranks_[rank].ending == Ending::gone) {
-            const std::string its = "rocess " + rank_text(driver_->endpoints().name(rank)) + " ";
-            std::erase_if(said, [&](const std::string& text) {
-                return text.find(its) != std::string::npos &&
-                       text.find(" has been silent ") != std::string::npos;
-            });
+        const bool dead = ranks_[rank].died;
+        if (!dead && ranks_[rank].ending != Ending::gone) {
+            continue;
         }
+        const std::string its = "rocess " + rank_text(driver_->endpoints().name(rank)) + " ";
+        const std::string own = "rank " + std::to_string(rank) + ": ";
+        std::erase_if(said, [&](const std::string& text) {
+            return (dead && text.starts_with(own)) ||
+                   (text.find(its) != std::string::npos &&
+                    (dead || text.find(" has been silent ") != std::string::npos));
+        });
     }
 }
 

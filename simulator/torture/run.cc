@@ -301,7 +301,6 @@ void Runner::ask_the_models() {
     });
     drop_messages_about_the_gone(said);
     if (has_died_) {
-        drop_messages_of_the_dead(said);
         forget_the_dead();
     }
     for (const auto& list : {said, check(history_), check(memory_)}) {

@@ -119,7 +119,6 @@ private:
     void settle_the_dead();
     void forget_the_dead();
     void forget_memory_of_the_dead();
-    void drop_messages_of_the_dead(std::vector<std::string>& said) const;
 
     // operations.cc
     Live* find(std::uint32_t id);
