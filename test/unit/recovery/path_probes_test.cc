@@ -27,7 +27,8 @@ protected:
     Probes() {
         const PathRepository::Options options{true, "here", &world_.clock};
         paths_ = std::make_unique<PathRepository>(options, world_.rails, world_.counters, *this);
-        life_ = std::make_unique<LifeWatch>(world_.clock, random_, world_.counters, *this);
+        life_ = std::make_unique<LifeWatch>(world_.clock, random_, world_.counters, *this,
+                                            Nanoseconds::max());
         PathProbes::Options probing;
         probing.liveness = &liveness_;
         probing.witness = this;
