@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "simulator/torture/payload.h"
 #include "simulator/torture/runner.h"
 
 namespace adaptib::torture {
@@ -135,9 +136,50 @@ void Runner::settle_the_dead() {
     }
 }
 
+// What came of the dead is what they have sent, each at most once; all else ends as unreachable.
+void Runner::judge_what_came_of_the_dead() {
+    std::vector<const SentMessage*> sent;
+    for (const SentMessage& message : history_.messages) {
+        if (died(message.envelope.source)) {
+            sent.push_back(&message);
+        } else if (ranks_[message.receiver].died && message.completed != kNever &&
+                   message.status != OPAL_COMMON_ADAPTIB_SUCCESS &&
+                   message.status != OPAL_COMMON_ADAPTIB_UNREACHABLE) {
+            problem("message " + std::to_string(message.id) + " to rank " +
+                    std::to_string(message.receiver) + ", which has died, ended with status " +
+                    std::to_string(message.status));
+        }
+    }
+    for (const Received& receive : history_.receives) {
+        if (ranks_[receive.rank].died || receive.completed == kNever || !died(receive.source) ||
+            receive.status == OPAL_COMMON_ADAPTIB_UNREACHABLE) {
+            continue;
+        }
+        const auto its = std::find_if(sent.begin(), sent.end(), [&](const SentMessage* message) {
+            const Bytes expected = std::min(receive.room, message->bytes);
+            return message->receiver == receive.rank &&
+                   message->envelope.source == receive.source &&
+                   message->envelope.tag == receive.tag &&
+                   envelope_matches(receive.pattern, message->envelope) &&
+                   receive.bytes == expected &&
+                   receive.status == (message->bytes > receive.room
+                                          ? OPAL_COMMON_ADAPTIB_TRUNCATED
+                                          : OPAL_COMMON_ADAPTIB_SUCCESS) &&
+                   receive.digest == payload_digest(message->payload, expected);
+        });
+        if (its == sent.end()) {
+            problem("receive " + std::to_string(receive.id) + " got what rank " +
+                    std::to_string(receive.source) + ", which has died, has not sent (so often)");
+        } else {
+            sent.erase(its);
+        }
+    }
+}
+
 // Messages of the dead, and to them, may have arrived or not. What the others did among themselves
 // has to be right all the same.
 void Runner::forget_the_dead() {
+    judge_what_came_of_the_dead();
     const auto dead = [this](std::uint32_t rank) { return ranks_[rank].died; };
     std::erase_if(history_.messages, [&](const SentMessage& message) {
         return dead(message.receiver) || died(message.envelope.source);

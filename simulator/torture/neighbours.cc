@@ -13,12 +13,6 @@ namespace {
 constexpr std::uint64_t kShortest = 250; // ns; times are this, doubled up to kDoublings times
 constexpr std::uint64_t kDoublings = 16;
 
-bool lacks_responders(const Program& program) {
-    return std::any_of(program.world.begin(), program.world.end(), [](const Setting& each) {
-        return each.name == "responders" && each.value == "0";
-    });
-}
-
 // A connection of a rank to itself has no other path, and is not repaired.
 bool uses_itself(const Program& program) {
     return std::any_of(program.operations.begin(), program.operations.end(), [](const auto& each) {
@@ -115,7 +109,7 @@ void Neighbours::add_timed(Nanoseconds until) {
     std::vector<std::string> kinds{"pause_"};
     if (has_setting(program_.world, "datagram_loss")) {
         kinds.insert(kinds.end(), {"outage_", "silence_", "told_death_"});
-        if (!lacks_responders(program_)) { // else who only receives never knows
+        if (!program_.lacks_responders()) { // else who only receives never knows
             kinds.emplace_back("death_");
         }
     }

@@ -227,6 +227,12 @@ Parameters Program::parameters(std::uint32_t rank) const {
     return values;
 }
 
+bool Program::lacks_responders() const {
+    return std::any_of(world.begin(), world.end(), [](const Setting& each) {
+        return each.name == "responders" && each.value == "0";
+    });
+}
+
 std::uint64_t Program::least_patience() const {
     constexpr std::uint64_t kTicks = 1000;
     const bool computes =

@@ -105,6 +105,8 @@ struct Program {
     bool check_all_parameters(std::string& problem) const;
     // True if senders may have to hold messages back until a receive asks for them.
     bool holds_back() const { return parameters(0).unexpected_memory != 0; }
+    // True if nobody answers for a process of the world that computes.
+    bool lacks_responders() const;
     // Seconds of silence after which no living rank is given up, however many datagrams the world
     // loses. 0: nobody knows, since a rank computes for long.
     std::uint64_t least_patience() const;

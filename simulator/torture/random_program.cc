@@ -428,9 +428,9 @@ private:
             return;
         }
         const std::uint64_t rank = random.below(program_.ranks);
-        const std::uint64_t longest = std::uint64_t{1000} << random.below(14); // ns
-        const bool asked = !has_setting(program_.world, "responders");
-        const bool told = !asked || random.below(2) == 0; // else who only receives never knows
+        const std::uint64_t longest = std::uint64_t{1000} << random.below(24); // ns
+        // Without responders who only receives never knows of one of which nobody tells.
+        const bool told = program_.lacks_responders() || random.below(2) == 0;
         set_world(((told ? "told_death_" : "death_") + std::to_string(rank)).c_str(),
                   1 + random.below(longest));
         number_datagrams();

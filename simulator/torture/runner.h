@@ -117,6 +117,7 @@ private:
     bool waits_for_the_dead(std::uint32_t rank);
     bool waits_for_the_dead();
     void settle_the_dead();
+    void judge_what_came_of_the_dead();
     void forget_the_dead();
     void forget_memory_of_the_dead();
 

@@ -425,7 +425,7 @@ private:
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
             longest = std::max(longest, program.parameters(rank).partition_timeout);
         }
-        return std::chrono::seconds{2 * longest + 10};
+        return std::chrono::seconds{longest + 5};
     }
 
     // True for messages about paths that fail and come back.

@@ -394,6 +394,47 @@ TEST(Programs, WhoWaitsInAHandshakeFindsOutThatThePeerIsDead) {
               "");
 }
 
+// A cable was silent while rank 0 waited, and five questions were lost; the message came once the
+// cable worked again, and nobody asked any more. Rank 0 waited for the next message long after: its
+// peer, which computed, was given up with the first new question.
+TEST(Programs, SilenceOfLongAgoIsNoEvidence) {
+    const auto repeated = [](int times, const std::string& lines) {
+        std::string all;
+        for (int i = 0; i < times; ++i) {
+            all += lines;
+        }
+        return all;
+    };
+    const std::string polls = "0 compute amount=400000\n0 wait id=99 amount=3000\n";
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 2\n"
+                       "parameter partition_timeout 5\n"
+                       "parameter connect_threshold 1000000000\n"
+                       "parameter channel_policy ud\n"
+                       "parameter ring_max 0\n"
+                       "parameter connect on_demand\n"
+                       "world machine infinihost\n"
+                       "world hosts 2\n"
+                       "world datagram_loss 0\n"
+                       "world silence_0 50000000\n"
+                       "world outage_lasts 3000000000\n"
+                       "0 send id=1 peer=1 bytes=8\n"
+                       "1 receive id=2 peer=0 bytes=8\n"
+                       "1 send id=3 peer=0 bytes=8\n"
+                       "0 receive id=4 peer=1 bytes=8\n" +
+                       repeated(30, "0 compute amount=4000\n1 compute amount=4000\n") +
+                       "0 receive id=99 peer=0 tag=9 bytes=8\n"
+                       "0 receive id=5 peer=1 bytes=8\n" +
+                       repeated(45, polls) +
+                       "1 compute amount=16500000\n"
+                       "1 send id=6 peer=0 bytes=8\n" +
+                       repeated(100, polls) + "0 receive id=7 peer=1 bytes=8\n" +
+                       repeated(40, polls) +
+                       "1 compute amount=48000000\n"
+                       "1 send id=8 peer=0 bytes=8\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -117,6 +117,9 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         if (!awaited.contains(&peer) && !is_awaited(peer)) {
             if (protocol.active().may_await(peer) && datagram_paths_.reports_paths(peer)) {
                 attend(peer);
+            } else { // its silence is no evidence for those who wait for it later
+                peer.health.life.silent_since = Nanoseconds::max();
+                peer.health.life.unanswered = 0;
             }
             return;
         }
@@ -144,8 +147,8 @@ void ProcessWatch::attend(Peer& peer) {
 }
 
 // Asks a peer of which a message is awaited, or may be, while nothing shows whether it lives: no
-// work of ours is under way that it would answer. One question that is lost is no evidence, however
-// long ago it was asked: this process may have asked no other since.
+// work of ours is under way that it would answer. One question that is lost is no evidence: this
+// process may have had no time to ask another one since.
 void ProcessWatch::ask_for(Peer& peer, Nanoseconds every) {
     if (peer.contact.datagram.handle == nullptr) {
         return;

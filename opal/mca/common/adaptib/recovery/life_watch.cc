@@ -73,9 +73,8 @@ void LifeWatch::ask(Peer& peer, Nanoseconds now) {
     PeerLife& life = peer.health.life;
     ++life.unanswered;
     life.interval = std::clamp(life.interval, kFirst, most_);
-    const auto jitter = static_cast<std::int64_t>(
-        random_.below(static_cast<std::uint64_t>(life.interval.count() / 8)));
-    life.ask_at = now + life.interval + Nanoseconds{jitter};
+    life.ask_at = now + life.interval +
+                  std::chrono::duration_cast<Nanoseconds>(life.interval / 8 * random_.unit());
     life.interval *= 2;
     const std::size_t first = peer.contact.datagram.pair;
     const bool silent = life.questions.empty() || life.questions[first].sequence != 0;

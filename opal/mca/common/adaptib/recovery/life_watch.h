@@ -6,8 +6,9 @@
 // that the process is alive, and whether it has called MPI since the last answer. A user that waits
 // for long (datagrams that are not acknowledged, a handshake, a repair, the answer to a request)
 // calls want(). The peer is asked at once, then at intervals that grow from kFirst to kMost, as
-// long as it is awaited; but kQuestions times before it is given up, since questions and answers
-// may be lost. Paths that are not up are asked by recovery/path_probes.h, through ask() as well.
+// long as it is awaited; but soon enough for kQuestions before it is given up, since questions and
+// answers may be lost. Paths that are not up are asked by recovery/path_probes.h, through ask() as
+// well.
 //
 //     waiting process   life_question -->   responder of the peer's rail
 //                       <-- life_answer     repeats the sequence of that path's last question,
@@ -49,7 +50,7 @@ class LifeWatch {
 public:
     static constexpr Nanoseconds kFirst{50'000'000};
     static constexpr Nanoseconds kMost{2'000'000'000};
-    static constexpr std::int64_t kQuestions = 8;    // before a peer is given up, at least
+    static constexpr std::int64_t kQuestions = 8;    // before a peer is given up, if there is time
     static constexpr Nanoseconds kLate{250'000'000}; // a later answer is not expected
 
     // `clock`: the attended one. `patience`: the time after which a silent peer is given up.

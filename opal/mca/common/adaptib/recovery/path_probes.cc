@@ -110,11 +110,11 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     } else if (!suspect || record.asked >= kSuspectTimes) {
         record.interval = std::min(record.interval * 2, kMost);
     }
-    const auto jitter = static_cast<std::int64_t>(
-        options_.random->below(static_cast<std::uint64_t>(record.interval.count() / 8)));
-    ADAPTIB_INVARIANT(record.interval.count() > 0 && jitter >= 0, "a path is asked again later",
-                      peer.contact.name, pair, record.interval);
-    record.ask_at = now + record.interval + Nanoseconds{jitter};
+    ADAPTIB_INVARIANT(record.interval.count() > 0, "a path is asked again later", peer.contact.name,
+                      pair, record.interval);
+    record.ask_at =
+        now + record.interval +
+        std::chrono::duration_cast<Nanoseconds>(record.interval / 8 * options_.random->unit());
     if (!send_question(peer, pair)) {
         return; // the next time
     }
