@@ -6,63 +6,49 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/torture/payload.h"
 #include "simulator/torture/runner.h"
 
 namespace adaptib::torture {
 
-void Runner::on_death(std::uint32_t rank) {
+void Runner::on_death(std::uint32_t rank, bool told) {
     const sim::Endpoints& endpoints = driver_->endpoints();
     const std::uint32_t process = endpoints.process(rank);
     for (std::uint32_t i = 0; i < endpoints.count(process); ++i) {
         if (const std::uint32_t its = endpoints.rank(process, i);
             !ranks_[its].died && ranks_[its].ending != Ending::gone) {
-            note_death(its);
+            note_death(its, told);
         }
     }
 }
 
-void Runner::note_death(std::uint32_t rank) {
+void Runner::note_death(std::uint32_t rank, bool told) {
     Rank& dead = ranks_[rank];
     dead.died = has_died_ = true;
     left_ -= dead.list.size() - dead.next;
     dead.next = dead.list.size();
-    const bool told = is_told_of(rank);
     const std::uint64_t most = std::uint64_t{1} << random_.below(20);
     for (std::uint32_t other = 0; other < program_.ranks; ++other) {
         if (driver_->endpoints().process(other) == driver_->endpoints().process(rank)) {
             continue;
         }
         if (told) {
-            ranks_[other].dead.push_back(rank);
+            ranks_[other].untold.push_back(rank);
         }
         driver_->wake(other, random_.below(most));
     }
 }
 
-// Returns true if the runtime tells the others that the process of this rank has died.
-bool Runner::is_told_of(std::uint32_t rank) const {
-    const sim::Endpoints& endpoints = driver_->endpoints();
-    const std::uint32_t process = endpoints.process(rank);
-    bool told = false;
-    for (std::uint32_t i = 0; i < endpoints.count(process); ++i) {
-        const std::string number = std::to_string(endpoints.rank(process, i));
-        told = told || has_setting(program_.world, "told_death_" + number);
-    }
-    return told;
-}
-
 // The runtime tells each rank at another time.
 void Runner::tell_of_the_dead(std::uint32_t rank) {
-    std::vector<std::uint32_t>& dead = ranks_[rank].dead;
-    if (dead.empty()) {
+    std::vector<std::uint32_t>& untold = ranks_[rank].untold;
+    if (untold.empty()) {
         return;
     }
     if (random_.below(4) > 0) {
         driver_->wake(rank, 1 + random_.below(1000));
         return;
     }
-    for (const std::uint32_t each : std::exchange(dead, {})) {
+    for (const std::uint32_t each : std::exchange(untold, {})) {
         driver_->report_ended(rank, each);
     }
 }
@@ -136,7 +122,8 @@ void Runner::settle_the_dead() {
     }
 }
 
-// What came of the dead is what they have sent, each at most once; all else ends as unreachable.
+// The living have got of the dead what those have sent, each at most once; all else has ended as
+// unreachable.
 void Runner::judge_what_came_of_the_dead() {
     std::vector<const SentMessage*> sent;
     for (const SentMessage& message : history_.messages) {
@@ -156,16 +143,9 @@ void Runner::judge_what_came_of_the_dead() {
             continue;
         }
         const auto its = std::find_if(sent.begin(), sent.end(), [&](const SentMessage* message) {
-            const Bytes expected = std::min(receive.room, message->bytes);
             return message->receiver == receive.rank &&
                    message->envelope.source == receive.source &&
-                   message->envelope.tag == receive.tag &&
-                   envelope_matches(receive.pattern, message->envelope) &&
-                   receive.bytes == expected &&
-                   receive.status == (message->bytes > receive.room
-                                          ? OPAL_COMMON_ADAPTIB_TRUNCATED
-                                          : OPAL_COMMON_ADAPTIB_SUCCESS) &&
-                   receive.digest == payload_digest(message->payload, expected);
+                   message->envelope.tag == receive.tag && difference(receive, *message).empty();
         });
         if (its == sent.end()) {
             problem("receive " + std::to_string(receive.id) + " got what rank " +

@@ -86,8 +86,9 @@ public:
     // Called in each turn of a rank. Inside it the rank may ask for its next turn after some ticks
     // (wake), or compute for some ticks: meanwhile it does nothing, not even progress.
     std::function<void(std::uint32_t rank)> turn;
-    // Called when the world has ended a rank's process without a word.
-    std::function<void(std::uint32_t rank)> died;
+    // Called when the world has ended a rank's process without a word. told: the runtime is about
+    // to tell the others.
+    std::function<void(std::uint32_t rank, bool told)> died;
     virtual void wake(std::uint32_t rank, std::uint64_t ticks) = 0;
     virtual void compute(std::uint32_t rank, std::uint64_t ticks) = 0;
     // Gives turns until `done`. Returns false if nothing more can happen.

@@ -59,9 +59,10 @@ void Happenings::read(const std::vector<Setting>& world) {
             timed_.push_back({Kind::silence, number, time()});
         } else if (split(name, "pause_", number)) {
             timed_.push_back({Kind::pause, number, time()});
-        } else if (split(name, "death_", number) || split(name, "told_death_", number)) {
+        } else if (split(name, "death_", number)) {
             timed_.push_back({Kind::death, number, time()});
-            tells_ = tells_ && name.starts_with("told");
+        } else if (split(name, "told_death_", number)) {
+            timed_.push_back({Kind::told_death, number, time()});
         } else if (name == "outage_lasts") {
             outage_lasts_ = time();
         } else if (name == "pause_lasts") {
@@ -76,10 +77,15 @@ bool Happenings::outages() const {
 
 bool Happenings::deaths() const {
     return std::any_of(timed_.begin(), timed_.end(),
+                       [](const Timed& each) { return each.kills(); });
+}
+
+bool Happenings::untold_deaths() const {
+    return std::any_of(timed_.begin(), timed_.end(),
                        [](const Timed& each) { return each.kind == Kind::death; });
 }
 
-void Happenings::begin(sim::Ranks& ranks, std::function<void(std::uint32_t)> died) {
+void Happenings::begin(sim::Ranks& ranks, std::function<void(std::uint32_t, bool)> died) {
     ranks_ = &ranks;
     died_ = std::move(died);
     for (const Timed& each : timed_) {
@@ -101,10 +107,10 @@ void Happenings::Change::happen() {
         return;
     }
     owner.last_ = std::max(owner.last_, now);
-    if (what.kind == Kind::death) {
+    if (what.kills()) {
         const std::size_t rank = what.number % owner.ranks_->size();
         owner.ranks_->kill(rank);
-        owner.died_(static_cast<std::uint32_t>(rank));
+        owner.died_(static_cast<std::uint32_t>(rank), what.kind == Kind::told_death);
         return;
     }
     const std::vector<sim::PortIndex> all = host_ports(world);

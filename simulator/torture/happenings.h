@@ -35,11 +35,12 @@ public:
     bool any() const { return !fates_.empty() || !timed_.empty(); }
     bool outages() const;
     bool deaths() const;
-    // The runtime tells the others of each death.
-    bool tells() const { return tells_; }
+    // Those of which nobody tells the others.
+    bool untold_deaths() const;
 
-    // Those that have a time come by themselves from here on. `died` is told of deaths.
-    void begin(sim::Ranks& ranks, std::function<void(std::uint32_t rank)> died);
+    // Those that have a time come by themselves from here on. `died` is told of deaths, and whether
+    // the runtime tells the others.
+    void begin(sim::Ranks& ranks, std::function<void(std::uint32_t rank, bool told)> died);
     // Counts a datagram, and returns its fate.
     sim::Fate fate();
     std::uint64_t datagrams() const { return datagrams_; }
@@ -47,12 +48,13 @@ public:
     Nanoseconds last() const { return last_; }
 
 private:
-    enum class Kind : std::uint8_t { outage, silence, pause, death };
+    enum class Kind : std::uint8_t { outage, silence, pause, death, told_death };
     struct Timed {
         Kind kind;
         std::uint64_t number; // of the port or rank
         Nanoseconds at;
         bool ends() const { return kind == Kind::outage || kind == Kind::silence; }
+        bool kills() const { return kind == Kind::death || kind == Kind::told_death; }
     };
     struct Change final : sim::Event {
         Change(Happenings& its, const Timed& which, bool is_end)
@@ -68,11 +70,10 @@ private:
     std::vector<Timed> timed_;
     Nanoseconds outage_lasts_{2'000'000};
     Nanoseconds pause_lasts_{1'000'000};
-    bool tells_ = true;
     std::uint64_t datagrams_ = 0;
     Nanoseconds last_{0};
     sim::Ranks* ranks_ = nullptr;
-    std::function<void(std::uint32_t)> died_;
+    std::function<void(std::uint32_t, bool)> died_;
     std::deque<Change> changes_;
 };
 

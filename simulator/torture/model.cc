@@ -131,20 +131,8 @@ private:
     }
 
     void compare(const Received& receive, const SentMessage& message) {
-        const auto wrong = [&](const std::string& what) {
-            problems_.push_back(text_of(receive) + " got " + text_of(message) + ": " + what);
-        };
-        const Bytes expected = std::min(receive.room, message.bytes);
-        const int status = message.bytes > receive.room ? OPAL_COMMON_ADAPTIB_TRUNCATED
-                                                        : OPAL_COMMON_ADAPTIB_SUCCESS;
-        if (!envelope_matches(receive.pattern, message.envelope)) {
-            wrong("they do not match");
-        } else if (receive.bytes != expected) {
-            wrong(std::to_string(receive.bytes) + " bytes arrived");
-        } else if (receive.status != status) {
-            wrong("the status is " + std::to_string(receive.status));
-        } else if (receive.digest != payload_digest(message.payload, expected)) {
-            wrong("the payload is another one");
+        if (const std::string wrong = difference(receive, message); !wrong.empty()) {
+            problems_.push_back(text_of(receive) + " got " + text_of(message) + ": " + wrong);
         }
     }
 
@@ -364,6 +352,25 @@ void check_actives(const History& history, std::vector<std::string>& problems) {
 }
 
 } // namespace
+
+std::string difference(const Received& receive, const SentMessage& message) {
+    const Bytes expected = std::min(receive.room, message.bytes);
+    const int status =
+        message.bytes > receive.room ? OPAL_COMMON_ADAPTIB_TRUNCATED : OPAL_COMMON_ADAPTIB_SUCCESS;
+    if (!envelope_matches(receive.pattern, message.envelope)) {
+        return "they do not match";
+    }
+    if (receive.bytes != expected) {
+        return std::to_string(receive.bytes) + " bytes arrived";
+    }
+    if (receive.status != status) {
+        return "the status is " + std::to_string(receive.status);
+    }
+    if (receive.digest != payload_digest(message.payload, expected)) {
+        return "the payload is another one";
+    }
+    return "";
+}
 
 std::vector<std::string> check(const History& history) {
     std::vector<std::string> problems;

@@ -112,6 +112,10 @@ struct History {
     std::vector<Time> settled; // times at which all messages sent before had arrived
 };
 
+// Returns what is wrong with a completed receive that is said to have got this message; empty:
+// nothing.
+std::string difference(const Received& receive, const SentMessage& message);
+
 // Returns the violations of MPI in a history that ended with everything received or cancelled;
 // empty if there are none.
 std::vector<std::string> check(const History& history);

@@ -33,7 +33,7 @@ Outcome Runner::outcome() {
     drains_.resize(program_.ranks);
     said_before_ = driver_->messages(); // about parameters
     driver_->turn = [this](std::uint32_t rank) { on_turn(rank); };
-    driver_->died = [this](std::uint32_t rank) { on_death(rank); };
+    driver_->died = [this](std::uint32_t rank, bool told) { on_death(rank, told); };
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
         driver_->wake(rank, 0);
     }
@@ -192,7 +192,7 @@ bool Runner::moving() {
         }
     }
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
-        // What waits for the dead may be posted, or not.
+        // A receive that waits for the dead may be posted, or not.
         if (!has_died_ && waiting[rank] != driver_->posted(rank)) {
             return true;
         }

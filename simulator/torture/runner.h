@@ -58,7 +58,8 @@ private:
         Ending ending = Ending::none;
         Nanoseconds ending_since{0}; // when that step began
         bool died = false;
-        std::vector<std::uint32_t> dead; // ranks of whose end the runtime is about to tell this one
+        std::vector<std::uint32_t>
+            untold; // ranks of whose end the runtime is about to tell this one
         // Ranks that release an endpoint of this process once it is gone.
         std::vector<std::pair<std::uint32_t, std::uint32_t>> released_late;
         std::vector<std::byte> memory;
@@ -102,15 +103,14 @@ private:
     void drop_messages_about_the_gone(std::vector<std::string>& said) const;
 
     // deaths.cc
-    void on_death(std::uint32_t rank);
-    void note_death(std::uint32_t rank);
+    void on_death(std::uint32_t rank, bool told);
+    void note_death(std::uint32_t rank, bool told);
     bool died(std::int32_t rank) const {
         return rank >= 0 && ranks_[static_cast<std::size_t>(rank)].died;
     }
     bool concerns_the_dead(const Live& live) const {
         return died(static_cast<std::int32_t>(live.operation->rank)) || died(live.peer);
     }
-    bool is_told_of(std::uint32_t rank) const;
     void tell_of_the_dead(std::uint32_t rank);
     void wait_for_the_dead(std::uint32_t rank);
     bool is_connected_with_the_dead(std::uint32_t rank);

@@ -250,7 +250,7 @@ public:
                                number(program, "slow_type", 0) != 0 || happenings_.any()
                            ? std::chrono::seconds{3}
                            : Nanoseconds{std::chrono::milliseconds{500}};
-        if (happenings_.deaths() && !happenings_.tells()) { // nobody answers for the dead
+        if (happenings_.untold_deaths()) { // nobody answers for the dead
             ends_within_ += patience(program);
         }
         if (const std::uint32_t wanted = number(program, "ends_within", 0); wanted != 0) {
@@ -264,7 +264,7 @@ public:
                                                                : Failures::Kind::ports);
         }
         if (ranks_ != nullptr) {
-            happenings_.begin(*ranks_, [this](std::uint32_t rank) { died(rank); });
+            happenings_.begin(*ranks_, [this](std::uint32_t rank, bool told) { died(rank, told); });
         }
         trace_ = ranks_ == nullptr ? "" : trace;
         return ranks_ != nullptr;

@@ -184,7 +184,7 @@ def fault_of(status, text):
                       r"invariant does not hold", text)
     ended_by_itself = re.search(r"^FAILED|Error in MPI_|An error occurred in MPI|MPI_ABORT", text,
                                 re.MULTILINE)
-    if "PMIx_server_finalize" in text: # Open MPI's mpirun crashes now and then when a job has failed
+    if "PMIx_server_finalize" in text:  # Open MPI's mpirun crashes now and then when a job has failed
         crash = None
     wrong = re.search(r"^FAILED .*", text, re.MULTILINE)
     if status in (124, 137):

@@ -114,19 +114,16 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         if (peer.session.state == ConnectState::failed || peer.ending.disconnect_received) {
             return;
         }
-        if (!awaited.contains(&peer) && !is_awaited(peer)) {
-            if (protocol.active().may_await(peer) && datagram_paths_.reports_paths(peer)) {
-                attend(peer);
-            } else { // its silence is no evidence for those who wait for it later
-                peer.health.life.silent_since = Nanoseconds::max();
-                peer.health.life.unanswered = 0;
+        if (awaited.contains(&peer) || is_awaited(peer)) {
+            if (look_for(peer) == Reach::ended) {
+                ended.push_back(&peer);
+            } else if (datagram_paths_.reports_paths(peer) && has_no_credit_to_tell(peer)) {
+                ask_for(peer, Nanoseconds{0});
             }
-            return;
-        }
-        if (look_for(peer) == Reach::ended) {
-            ended.push_back(&peer);
-        } else if (datagram_paths_.reports_paths(peer) && has_no_credit_to_tell(peer)) {
-            ask_for(peer, Nanoseconds{0});
+        } else if (protocol.active().may_await(peer) && datagram_paths_.reports_paths(peer)) {
+            attend(peer);
+        } else {
+            life_.forget(peer);
         }
     });
     return ended;
@@ -154,8 +151,8 @@ void ProcessWatch::ask_for(Peer& peer, Nanoseconds every) {
         return;
     }
     life_.look(peer, every);
-    const Nanoseconds since = peer.health.life.silent_since;
-    if (peer.health.life.unanswered > LifeWatch::kQuestions / 2 &&
+    const Nanoseconds since = peer.health.life.silence.since;
+    if (peer.health.life.silence.questions > LifeWatch::kQuestions / 2 &&
         options_.attended->now() >= options_.liveness->ends_at(peer, since)) {
         datagram_paths_.on_partition(peer, options_.attended->now() -
                                                std::max(since, Liveness::last(peer)));

@@ -29,6 +29,12 @@ struct PathQuestion {
     Nanoseconds answered{0}; // when the last answered question was asked
 };
 
+// The questions to a peer since its last answer.
+struct PeerSilence {
+    Nanoseconds since = Nanoseconds::max(); // the first of them
+    std::uint32_t questions = 0;
+};
+
 struct PeerLife {
     Nanoseconds alive{0};               // last time of any evidence
     Evidence evidence = Evidence::none; // the last
@@ -41,9 +47,8 @@ struct PeerLife {
     std::uint64_t beats = 0;    // in the last answer
     std::uint32_t sequence = 0; // of the last question
     std::uint32_t turn = 0;     // last pair asked besides that of its datagrams
-    std::vector<PathQuestion> questions;           // by pair; empty: the peer was never asked
-    Nanoseconds silent_since = Nanoseconds::max(); // first question since its last answer
-    std::uint32_t unanswered = 0;                  // questions since then
+    std::vector<PathQuestion> questions; // by pair; empty: the peer was never asked
+    PeerSilence silence;
     std::uint64_t traffic = 0; // messages and completions at the last look (ProcessWatch::attend)
     Nanoseconds ask_at{0};
     Nanoseconds interval{0};

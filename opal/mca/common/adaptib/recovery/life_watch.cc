@@ -29,16 +29,17 @@ void LifeWatch::want(Peer& peer) {
 void LifeWatch::look(Peer& peer, Nanoseconds every) {
     PeerLife& life = peer.health.life;
     const Nanoseconds now = clock_.now();
-    const bool answered = life.silent_since == Nanoseconds::max();
+    const bool answered = life.silence.since == Nanoseconds::max();
     const Nanoseconds due = answered ? Liveness::last(peer) + every : Nanoseconds{0};
     if (!peer.health.life_link.linked() && now >= std::max(life.ask_at, due) &&
         has_responder(peer)) {
-        life.silent_since = std::min(life.silent_since, now);
+        life.silence.since = std::min(life.silence.since, now);
         ask(peer, now);
     }
 }
 
 void LifeWatch::forget(Peer& peer) {
+    peer.health.life.silence = {};
     if (peer.health.life_link.linked()) {
         watched_.remove(peer);
     }
@@ -71,7 +72,7 @@ void LifeWatch::run_timers() {
 // another one, in turn.
 void LifeWatch::ask(Peer& peer, Nanoseconds now) {
     PeerLife& life = peer.health.life;
-    ++life.unanswered;
+    ++life.silence.questions;
     life.interval = std::clamp(life.interval, kFirst, most_);
     life.ask_at = now + life.interval +
                   std::chrono::duration_cast<Nanoseconds>(life.interval / 8 * random_.unit());
@@ -110,7 +111,7 @@ bool LifeWatch::ask(Peer& peer, std::size_t pair) {
     question.asked = clock_.now();
     ADAPTIB_INVARIANT(question.answered <= question.asked, "a question is asked after those before",
                       pair, question.answered, question.asked);
-    life.silent_since = std::min(life.silent_since, question.asked);
+    life.silence.since = std::min(life.silence.since, question.asked);
     ++counters_.life_questions;
     return true;
 }
@@ -123,8 +124,7 @@ bool LifeWatch::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     PathQuestion& question = life.questions[pair];
     question.sequence = 0;
     question.answered = question.asked;
-    life.silent_since = Nanoseconds::max();
-    life.unanswered = 0;
+    life.silence = {};
     ++counters_.life_answers;
     Liveness::note(life, Evidence::responder, clock_.now());
     const bool called = life.responded && life.beats != body.beats;

@@ -65,7 +65,8 @@ public:
     // it. A peer whose last question is answered is asked `every` after the last evidence that it
     // is alive. A question that cannot be sent counts as one that is not answered.
     void look(Peer& peer, Nanoseconds every = Nanoseconds{0});
-    // Called when the peer ends, or nothing waits for it.
+    // Called when the peer ends, or nothing waits for it: its silence so far is no evidence for who
+    // waits for it later.
     void forget(Peer& peer);
     void run_timers();
     Nanoseconds deadline() const;
