@@ -74,7 +74,7 @@ TEST(Breakage, WhatAFailedPeerHasSentIsNotTaken) {
         for (int i = 0; i < 3; ++i) {
             ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
         }
-        world.core(1).protocol().failures().fail(*world.peer(1, 0), "a test says so");
+        world.core(1).protocol().fail(*world.peer(1, 0), "a test says so");
         for (int i = 0; i < 200; ++i) {
             world.progress(1);
         }
@@ -94,7 +94,7 @@ TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
         Cores world(2);
         exchange(world, 100, 40);
         std::vector<const Peer*> reported;
-        world.core(0).broken().listen(
+        world.core(0).lost().listen(
             [](void* list, Peer& peer) {
                 static_cast<std::vector<const Peer*>*>(list)->push_back(&peer);
             },
@@ -104,7 +104,7 @@ TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
         if (under_way) {
             ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
         }
-        world.core(0).protocol().failures().fail(*world.peer(0, 1), "a test says so");
+        world.core(0).protocol().fail(*world.peer(0, 1), "a test says so");
         EXPECT_TRUE(reported.empty()) << "not from the middle of something";
         for (int i = 0; i < 2000; ++i) {
             world.progress(0);
@@ -414,14 +414,14 @@ TEST(Breakage, AReceiveFromALostPeerEnds) {
     ASSERT_TRUE(
         protocol.receives().receive({0, 1, 5}, contiguous(got), known.user, complete, peer).ok());
     ASSERT_TRUE(world.receive(0, Envelope::kAnySource, 5, contiguous(got), anybody).ok());
-    protocol.failures().fail(*peer, "its cable was cut");
+    protocol.fail(*peer, "its cable was cut");
     ASSERT_EQ(world.messages(0).size(), 1u);
     EXPECT_NE(world.messages(0)[0].find("its cable was cut"), std::string::npos);
     ASSERT_TRUE(world.run({&known}));
     EXPECT_EQ(known.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     EXPECT_EQ(protocol.receives().receive({0, 1, 5}, contiguous(got), late.user, complete, peer),
               Status::error(Reason::unreachable));
-    EXPECT_TRUE(protocol.failures().is_lost(*peer));
+    EXPECT_TRUE(world.core(0).lost().is_lost(*peer));
     std::vector<std::byte> sent = pattern(100, 1);
     TestRequest other; // another peer may still answer
     ASSERT_TRUE(world.send(2, 0, 5, contiguous(sent), other).ok());

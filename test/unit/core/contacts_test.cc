@@ -30,8 +30,8 @@ protected:
         DatagramPathsListener& failures = *this;
         paths_.emplace(world_.rails, *repository_, liveness_, failures);
         ContactListener& listener = *this;
-        contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, messages_into(notices_),
-                          listener);
+        contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, lost_,
+                          messages_into(notices_), listener);
         begin_ = world_.clock.now();
     }
 
@@ -58,12 +58,12 @@ protected:
         failures_.push_back(why);
     }
     void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
-    void report_peer_failure(Peer&) override { ++reports_; }
     void on_early_request(Peer&, const ConnectBody& body) override { early_.push_back(body); }
 
     ReachablePeer world_;
     Peer& peer_ = *world_.peer;
     Liveness liveness_{20s};
+    LostPeers lost_{world_.counters, messages_into(reports_), {}};
     std::optional<PathRepository> repository_;
     std::optional<DatagramPaths> paths_;
     std::optional<Contacts> contacts_;
@@ -71,7 +71,7 @@ protected:
     std::vector<std::string> failures_;
     std::vector<std::string> notices_;
     std::vector<ConnectBody> early_;
-    std::size_t reports_ = 0;
+    std::vector<std::string> reports_; // of lost peers
 };
 
 class UnreachedElsewhere : public Unreached {
@@ -129,7 +129,7 @@ TEST_F(Unreached, AfterASecondOfWaitingOneNoticeAndAfterPatienceTheEnd) {
     tries_until(121s);
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_EQ(failures_[0].find("this process cannot reach it, for 20 s"), 0u) << failures_[0];
-    EXPECT_EQ(reports_, 1u);
+    EXPECT_EQ(reports_.size(), 1u);
     EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_memory});
     EXPECT_TRUE(contacts_->empty());
     EXPECT_FALSE(peer_.contact.datagram.coming);
@@ -159,7 +159,7 @@ TEST_F(Unreached, ARefusalOfTheSystemIsFinal) {
     EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_permission});
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_EQ(failures_[0].find("this process cannot reach it: rail"), 0u) << failures_[0];
-    EXPECT_EQ(reports_, 1u);
+    EXPECT_EQ(reports_.size(), 1u);
 }
 
 TEST_F(UnreachedElsewhere, NoRefusalOfADeviceIsFinal) {

@@ -49,10 +49,7 @@ struct PartsOptions {
     std::vector<RailRange> fabrics{{0, 2}}; // the rails of each
 };
 
-class CoreParts : public testing::Test,
-                  public ProtocolListener,
-                  public PathObserver,
-                  public DatagramPathsListener {
+class CoreParts : public testing::Test, public PathObserver, public DatagramPathsListener {
 protected:
     struct Arrived {
         Peer* peer;
@@ -104,21 +101,16 @@ protected:
     // An active message of a peer has arrived.
     virtual void on_active(Peer& peer, std::uint8_t tag) { arrived_.push_back({&peer, tag}); }
 
-    // ProtocolListener
-    void on_broken(Peer& peer) override {
-        broken_.push_back(&peer);
-        failures_.push_back(peer.ending.failure);
-    }
-    void on_peer_disconnected(Peer&) override {}
-    void on_peer_left(Peer&) override {}
-    bool leaves(Peer&) override { return false; }
+    // The loss of a peer has been reported.
+    virtual void on_lost(const std::string& text) { failures_.push_back(text); }
+
     // PathObserver
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
     // DatagramPathsListener
     void on_peer_failed(Peer& peer, const std::string& why) override {
         failed_.push_back(&peer);
-        protocol_.failures().fail(peer, why);
+        protocol_.fail(peer, why);
     }
 
     void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
@@ -165,13 +157,15 @@ protected:
     std::vector<RailRange> ranges_; // of the fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_ = completion_queues();
     ConnectionManager connections_{connect_options(), rails(), cqs_, counters(), connect_events_};
-    Protocol protocol_{protocol_options(), rails(), ranges_, connections_, counters(), *this};
+    PeerEvents events_;
+    LostPeers lost_{counters(), [this](Severity, const std::string& text) { on_lost(text); }, {}};
+    Protocol protocol_{protocol_options(), rails(), ranges_, connections_, lost_, events_,
+                       counters()};
     PathRepository paths_;
     DatagramPaths datagram_paths_{rails(), paths_, liveness_, *this};
 
     std::vector<Arrived> arrived_;
     std::vector<Peer*> failed_; // reported by the class under test
-    std::vector<Peer*> broken_; // reported to the user
     std::vector<std::string> notices_;
     std::vector<std::string> failures_;
 };

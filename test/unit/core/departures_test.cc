@@ -23,7 +23,7 @@ protected:
         peer_.in.teardown_pending = true;
         peer_.ending.release = Release::released;
         peer_.flow.messages_sent = 5;
-        departures_.add_disconnected(peer_);
+        events_.report(peer_, PeerEvent::disconnected);
     }
     // A datagram to the peer is under way, by an address handle that holds the token.
     void send_datagram(const std::shared_ptr<int>& token) {
@@ -35,10 +35,10 @@ protected:
         ASSERT_TRUE(peer_.contact.channel.commit(target, header).ok());
     }
     bool torn_down() const { return peer_.flow.messages_sent == 0; }
-    void on_broken(Peer& peer) override {
-        KnownPeers::on_broken(peer);
+    void on_lost(const std::string& text) override {
+        KnownPeers::on_lost(text);
         if (leaves_next_ != nullptr) {
-            departures_.add_leaving(*std::exchange(leaves_next_, nullptr));
+            events_.report(*std::exchange(leaves_next_, nullptr), PeerEvent::gone);
         }
     }
 
@@ -50,7 +50,7 @@ protected:
         EXPECT_FALSE(departures_.any());
         EXPECT_EQ(peer_.session.state, ConnectState::idle);
         EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
-        EXPECT_TRUE(failures_.empty() && broken_.empty());
+        EXPECT_TRUE(failures_.empty() && !lost_.any());
     }
 
     Peer* leaves_next_ = nullptr; // says that it ends once a peer is broken
@@ -87,7 +87,7 @@ TEST_F(DeparturesTest, APeerLeavesOnceHoweverOftenItIsNoticed) {
     departures_.on_peers_changed();
     departures_.on_peers_changed();
     departures_.end({&peer_});
-    EXPECT_TRUE(departures_.leaves(peer_));
+    EXPECT_TRUE(protocol_.leaves(peer_));
     departures_.tear_down_peers();
     EXPECT_FALSE(departures_.any());
     EXPECT_EQ(counters().connections_open, 0u);
@@ -111,23 +111,23 @@ TEST_F(DeparturesTest, APeerOfActiveMessagesThatEndsWithoutAWordIsLost) {
     handle_of(peer_).says(Status::error(Reason::peer_gone));
     peer_.in.next_receive = 0;
     peer_.session.next_send = 0;
-    EXPECT_TRUE(departures_.leaves(peer_)) << "it has exchanged no message";
+    EXPECT_TRUE(protocol_.leaves(peer_)) << "it has exchanged no message";
     departures_.tear_down_peers();
     Peer& other = meet(8);
     connect(other);
     other.in.next_receive = 3;
     handle_of(other).says(Status::error(Reason::no_device));
-    EXPECT_TRUE(departures_.leaves(other)) << "it has closed";
+    EXPECT_TRUE(protocol_.leaves(other)) << "it has closed";
     other.health.life.ended = true;
-    EXPECT_TRUE(departures_.leaves(other)) << "and has ended since, says the runtime";
+    EXPECT_TRUE(protocol_.leaves(other)) << "and has ended since, says the runtime";
     handle_of(other).says(kOk);
-    EXPECT_FALSE(departures_.leaves(other)) << "it has ended, and has not closed";
+    EXPECT_FALSE(protocol_.leaves(other)) << "it has ended, and has not closed";
     other.health.life.ended = false;
     handle_of(other).says(Status::error(Reason::peer_gone));
     other.ending.disconnect_received = true;
-    EXPECT_TRUE(departures_.leaves(other)) << "it has said goodbye";
+    EXPECT_TRUE(protocol_.leaves(other)) << "it has said goodbye";
     other.ending.disconnect_received = false;
-    EXPECT_FALSE(departures_.leaves(other));
+    EXPECT_FALSE(protocol_.leaves(other));
     departures_.on_peers_changed();
     EXPECT_EQ(other.session.state, ConnectState::failed);
     EXPECT_NE(other.ending.failure.find("its process has ended"), std::string::npos);
@@ -150,7 +150,7 @@ TEST_F(DeparturesTest, APeerThatSaysThatItEndsLeaves) {
     peer_.in.next_receive = 3;
     peer_.health.life.ended = true; // says the runtime, and comes first
     peer_.health.life.left = true;
-    departures_.add_leaving(peer_);
+    events_.report(peer_, PeerEvent::gone);
     expect_released_at_the_end_of_progress();
     EXPECT_FALSE(protocol_.active().may_await(peer_));
 }
@@ -158,7 +158,7 @@ TEST_F(DeparturesTest, APeerThatSaysThatItEndsLeaves) {
 TEST_F(DeparturesTest, APeerThatSaysThatItEndsIsLostIfSomethingIsWantedOfIt) {
     peer_.transfers.users = 1;
     peer_.health.life.left = true;
-    departures_.add_leaving(peer_);
+    events_.report(peer_, PeerEvent::gone);
     departures_.tear_down_peers();
     EXPECT_FALSE(departures_.any());
     EXPECT_EQ(peer_.session.state, ConnectState::failed);
@@ -173,11 +173,11 @@ TEST_F(DeparturesTest, APeerThatHasFinalizedIsLostInSilenceWhileThisProcessFinal
         gone.interruption.work_failed = true; // so that it is reported
         gone.transfers.users = 1;
         gone.health.life.left = true;
-        protocol_.failures().expect_all(finalizes);
-        departures_.add_leaving(gone);
+        lost_.expect_all(finalizes);
+        events_.report(gone, PeerEvent::gone);
         departures_.tear_down_peers();
         EXPECT_EQ(gone.session.state, ConnectState::failed);
-        EXPECT_EQ(broken_.empty(), finalizes);
+        EXPECT_EQ(failures_.empty(), finalizes);
         gone.transfers.users = 0;
     }
 }
@@ -190,7 +190,7 @@ TEST_F(DeparturesTest, APeerThatSaysSoWhileAnotherIsEndedLeavesToo) {
     peer_.interruption.work_failed = true; // so that it is reported
     peer_.transfers.users = 1;
     peer_.health.life.left = true;
-    departures_.add_leaving(peer_);
+    events_.report(peer_, PeerEvent::gone);
     departures_.tear_down_peers();
     EXPECT_EQ(leaves_next_, nullptr) << "the other one has said so";
     EXPECT_FALSE(departures_.any());
@@ -209,7 +209,7 @@ TEST_F(DeparturesTest, TheRuntimesWordCountsToo) {
 TEST_F(DeparturesTest, APeerThatLivesIsLeftAlone) {
     departures_.on_peers_changed();
     departures_.end({&peer_});
-    EXPECT_FALSE(departures_.leaves(peer_));
+    EXPECT_FALSE(protocol_.leaves(peer_));
     EXPECT_FALSE(departures_.any());
     EXPECT_EQ(peer_.session.state, ConnectState::open);
 }
@@ -236,7 +236,7 @@ TEST_F(DeparturesTest, APeerThatRefusesThisProcessIsLostAndTheUserHears) {
     EXPECT_EQ(peer_.session.state, ConnectState::failed);
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_NE(failures_[0].find("cannot reach this one to answer: the test"), std::string::npos);
-    EXPECT_EQ(broken_, std::vector<Peer*>{&peer_});
+    EXPECT_TRUE(lost_.any()) << "for the user of the core";
     departures_.on_peers_changed();
     EXPECT_EQ(failures_.size(), 1u) << "once";
     EXPECT_EQ(other.session.state, ConnectState::idle);

@@ -75,11 +75,10 @@ protected:
     std::vector<std::pair<std::uint32_t, std::uint32_t>> path_failures_; // rail, queue pair
     std::vector<std::pair<std::size_t, PathState>> changes_;
     PathListener& path_listener_ = *this;
-    PeerFailureListener& failure_listener_ = static_cast<CoreParts&>(*this);
     FabricEvents events_{"here",
                          message_,
                          {fabrics_, rails(), nullptr, paths_, nullptr, datagram_paths_,
-                          connections_, directory_, departures_, path_listener_, failure_listener_,
+                          connections_, directory_, departures_, protocol_, path_listener_,
                           counters()}};
 };
 

@@ -87,15 +87,10 @@ protected:
     }
     ReportingFabric& fabric() { return static_cast<ReportingFabric&>(*fabrics_[0].fabric); }
 
-    // ProtocolListener
-    void on_peer_disconnected(Peer& peer) override { departures_.add_disconnected(peer); }
-    void on_peer_left(Peer& peer) override { departures_.add_leaving(peer); }
-    bool leaves(Peer& peer) override { return departures_.leaves(peer); }
     // ContactListener
     void on_peer_failed(Peer& peer, const std::string& why) override {
         CoreParts::on_peer_failed(peer, why);
     }
-    void report_peer_failure(Peer& peer) override { protocol_.failures().report(peer); }
     void on_early_request(Peer&, const ConnectBody&) override {}
 
     PeerDirectory::Options directory_options() {
@@ -118,8 +113,8 @@ protected:
     Routes routes_{
         {.self = kSelf, .host = "here", .left_out = "", .paths_per_port = 0}, rails(), ranges_};
     EndedProcesses ended_;
-    Contacts contacts_{rails(), datagram_paths_,         liveness_,
-                       clock(), messages_into(notices_), *this};
+    Contacts contacts_{rails(), datagram_paths_,         liveness_, clock(),
+                       lost_,   messages_into(notices_), *this};
     PeerDirectory directory_{directory_options(),
                              {fabrics_, routes_, paths_, datagram_paths_, contacts_, ended_,
                               connections_, protocol_, counters()}};

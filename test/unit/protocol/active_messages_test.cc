@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
+#include "unit/messages.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -118,13 +119,16 @@ protected:
     BackPressure back_pressure{kUnexpectedMost, *this};
     EagerTuning tuning{there.clock, 0, there.counters};
     Completions completions;
-    ActiveMessages sender{kMost, flow, back_pressure, tuning, completions, there.counters, *this};
-    ActiveMessages receiver{kMost, flow, back_pressure, tuning, completions, there.counters, *this};
+    std::vector<std::string> reports; // of lost peers
+    LostPeers lost{there.counters, messages_into(reports), {}};
+    ActiveMessages sender{kMost,       flow, back_pressure,  tuning,
+                          completions, lost, there.counters, *this};
+    ActiveMessages receiver{kMost,       flow, back_pressure,  tuning,
+                            completions, lost, there.counters, *this};
     const Payload none = Payload(kCapacity);
     std::vector<std::unique_ptr<UserRequest>> requests;
     std::vector<Heard> heard;
     std::vector<std::string> failures;
-    int reports = 0;
     int counted = 0; // messages to a peer without a connection
     std::vector<Allowance> allowed;
 
@@ -142,7 +146,6 @@ private:
     void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
     Allowance least_for(const Peer&) const override { return Allowance::nothing; }
     void note_sent(Peer&) override { ++counted; }
-    void report_peer_failure(Peer&) override { ++reports; }
     void on_peer_failed(Peer& of, const std::string& what) override {
         failures.push_back(what);
         of.session.state = ConnectState::failed;
@@ -298,13 +301,14 @@ TEST_F(Active, ToAPeerThatIsLostNothingIsSent) {
     bool complete = false;
     EXPECT_EQ(sender.send(*peer, 1, data_of(none), user, complete),
               Status::error(Reason::unreachable));
-    EXPECT_EQ(reports, 1);
+    EXPECT_EQ(reports.size(), 1u);
     EXPECT_TRUE(take().empty());
 }
 
 TEST_F(Active, AnErrorOfTheRingEndsTheRequestAndThePeer) {
     for (const Bytes bytes : {Bytes{100}, 2 * kCapacity}) {
         peer->session.state = ConnectState::open;
+        peer->ending.failure_reported = false;
         peer->out.ring.reset();
         ring = std::make_unique<Ring>(kUnits, false);
         use(*ring);
@@ -314,7 +318,7 @@ TEST_F(Active, AnErrorOfTheRingEndsTheRequestAndThePeer) {
         EXPECT_EQ(ended(), nullptr);
     }
     EXPECT_EQ(failures.size(), 2u);
-    EXPECT_EQ(reports, 2);
+    EXPECT_EQ(reports.size(), 2u);
 }
 
 TEST_F(Active, MessagesToAPeerWithoutAConnectionAreCounted) {

@@ -51,6 +51,9 @@ public:
             flow.send_control(*peer, MessageType::sync_ack, &body, sizeof body);
         }
     }
+    // Return how often the end of the handshake, or of the other side, has been reported.
+    int over() { return over_ += reports(PeerEvent::disconnected); }
+    int left() { return left_ += reports(PeerEvent::gone); }
     void tear_down() {
         peer->session.state = ConnectState::idle;
         Disconnects::on_torn_down(*peer);
@@ -62,13 +65,17 @@ public:
     BlockPool pool;
     SendFlow flow{pool, there.counters, *this};
     BackPressure back_pressure{kUnexpectedMost, *this};
-    Disconnects disconnects{flow, back_pressure, *this};
-    int over = 0;    // reports that the handshake is over
-    int left = 0;    // reports that the other side ends
+    PeerEvents events;
+    Disconnects disconnects{flow, back_pressure, events, *this};
     int started = 0; // calls to start what was held
     std::vector<Allowance> allowed;
 
 private:
+    int reports(PeerEvent event) { return static_cast<int>(events.take(event).size()); }
+
+    int over_ = 0;
+    int left_ = 0;
+
     bool send_pending(PendingSend&) override { return true; }
     void on_send_lost(SendRequest&) override {}
     void on_flushed(Peer& of) override { disconnects.end_if_over(of); }
@@ -78,12 +85,6 @@ private:
     void want_repair(Peer&) override {}
     void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
     Allowance least_for(const Peer&) const override { return Allowance::nothing; }
-    void on_peer_disconnected(Peer& of) override {
-        EXPECT_EQ(&of, peer.get());
-        EXPECT_TRUE(of.in.teardown_pending);
-        ++over;
-    }
-    void on_peer_left(Peer& of) override { left += &of == peer.get() ? 1 : 0; }
     void start_held(Peer&) override { ++started; }
 };
 
@@ -108,25 +109,25 @@ TEST_F(Disconnecting, EndsOnceBothHaveReleasedAndAnswered) {
     release(b);
     EXPECT_TRUE(a.peer->session.disconnect_sent);
     EXPECT_EQ(a.deliver_to(b), Flags{kDisconnect});
-    EXPECT_EQ(b.over, 0) << "its own is not answered yet";
+    EXPECT_EQ(b.over(), 0) << "its own is not answered yet";
     EXPECT_EQ(b.deliver_to(a), (Flags{kDisconnect, kDisconnectAck}));
-    EXPECT_EQ(a.over, 1);
+    EXPECT_EQ(a.over(), 1);
     EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectAck});
-    EXPECT_EQ(b.over, 1);
+    EXPECT_EQ(b.over(), 1);
     a.disconnects.end_if_over(*a.peer);
-    EXPECT_EQ(a.over, 1) << "reported once";
+    EXPECT_EQ(a.over(), 1) << "reported once";
 }
 
 TEST_F(Disconnecting, OneSideAloneEndsNothing) {
     release(a);
     exchange();
-    EXPECT_EQ(a.over + b.over, 0);
+    EXPECT_EQ(a.over() + b.over(), 0);
     EXPECT_TRUE(a.peer->ending.disconnect_acked);
     EXPECT_TRUE(b.peer->ending.disconnect_received);
     release(b);
     exchange();
-    EXPECT_EQ(a.over, 1);
-    EXPECT_EQ(b.over, 1);
+    EXPECT_EQ(a.over(), 1);
+    EXPECT_EQ(b.over(), 1);
 }
 
 TEST_F(Disconnecting, AfterATeardownItMayHappenAgain) {
@@ -134,8 +135,8 @@ TEST_F(Disconnecting, AfterATeardownItMayHappenAgain) {
         release(a);
         release(b);
         exchange();
-        EXPECT_EQ(a.over, round);
-        EXPECT_EQ(b.over, round);
+        EXPECT_EQ(a.over(), round);
+        EXPECT_EQ(b.over(), round);
         for (End* end : {&a, &b}) {
             end->tear_down();
             EXPECT_FALSE(end->peer->disconnect_done());
@@ -173,8 +174,8 @@ TEST_F(Disconnecting, APeerThatIsWantedAgainStays) {
     EXPECT_FALSE(a.peer->ending.disconnect_acked) << "it answers another disconnect";
     release(b);
     exchange();
-    EXPECT_EQ(a.over, 1);
-    EXPECT_EQ(b.over, 1);
+    EXPECT_EQ(a.over(), 1);
+    EXPECT_EQ(b.over(), 1);
 }
 
 TEST_F(Disconnecting, IsNotRevokedOnceThePeerHasDisconnectedToo) {
@@ -185,8 +186,8 @@ TEST_F(Disconnecting, IsNotRevokedOnceThePeerHasDisconnectedToo) {
     EXPECT_TRUE(a.peer->session.disconnect_sent);
     EXPECT_EQ(a.started, 0) << "requests are held";
     exchange();
-    EXPECT_EQ(a.over, 1);
-    EXPECT_EQ(b.over, 1);
+    EXPECT_EQ(a.over(), 1);
+    EXPECT_EQ(b.over(), 1);
 }
 
 TEST_F(Disconnecting, ARevocationIsFollowedIfThePeerIsWantedHereAsWell) {
@@ -201,7 +202,7 @@ TEST_F(Disconnecting, ARevocationIsFollowedIfThePeerIsWantedHereAsWell) {
     EXPECT_EQ(b.started, 1);
     exchange();
     EXPECT_FALSE(a.peer->ending.disconnect_received);
-    EXPECT_EQ(a.over + b.over, 0);
+    EXPECT_EQ(a.over() + b.over(), 0);
 }
 
 TEST_F(Disconnecting, WaitsUntilTheAnswerIsOnItsWay) {
@@ -211,14 +212,14 @@ TEST_F(Disconnecting, WaitsUntilTheAnswerIsOnItsWay) {
     release(a);
     a.deliver_to(b);
     EXPECT_TRUE(b.peer->disconnect_done());
-    EXPECT_EQ(b.over, 0) << "the answer is pending";
+    EXPECT_EQ(b.over(), 0) << "the answer is pending";
     while (b.flow.any_stalled()) {
         b.deliver_to(a);
         b.flow.retry();
     }
-    EXPECT_EQ(b.over, 1);
+    EXPECT_EQ(b.over(), 1);
     exchange();
-    EXPECT_EQ(a.over, 1);
+    EXPECT_EQ(a.over(), 1);
 }
 
 TEST_F(Disconnecting, APeerThatHasFailedIsNotTakenDown) {
@@ -227,7 +228,7 @@ TEST_F(Disconnecting, APeerThatHasFailedIsNotTakenDown) {
     a.deliver_to(b);
     a.peer->session.state = ConnectState::failed;
     b.deliver_to(a);
-    EXPECT_EQ(a.over, 0);
+    EXPECT_EQ(a.over(), 0);
 }
 
 TEST_F(Disconnecting, ThePeerMaySendAgainBeforeTheDisconnect) {
@@ -242,11 +243,11 @@ TEST_F(Disconnecting, AProcessThatEndsSaysSoOnceAndWantsNoAnswer) {
     EXPECT_FALSE(a.disconnects.leave(*a.peer));
     release(a); // its user comes late
     EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectFinal});
-    EXPECT_EQ(b.left, 1);
+    EXPECT_EQ(b.left(), 1);
     EXPECT_TRUE(b.peer->health.life.left);
     EXPECT_TRUE(b.peer->ending.disconnect_received) << "it takes no credit";
     EXPECT_EQ(b.deliver_to(a), Flags{});
-    EXPECT_EQ(a.over + b.over, 0);
+    EXPECT_EQ(a.over() + b.over(), 0);
     EXPECT_FALSE(b.disconnects.leave(*b.peer)) << "the other side is gone";
 }
 
@@ -256,7 +257,7 @@ TEST_F(Disconnecting, APeerThatHasReleasedNothingYetHearsOfTheEndAndHasNothingTo
     EXPECT_TRUE(a.disconnects.leave(*a.peer));
     EXPECT_FALSE(a.disconnects.leave(*a.peer));
     EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectFinal});
-    EXPECT_EQ(b.left, 1);
+    EXPECT_EQ(b.left(), 1);
     release(b);
     EXPECT_TRUE(b.peer->ending.released());
     EXPECT_EQ(b.deliver_to(a), Flags{}) << "nobody is there";
@@ -267,7 +268,7 @@ TEST_F(Disconnecting, APeerThatWaitsForTheDisconnectOfAnotherHearsOfItsEnd) {
     exchange();
     EXPECT_TRUE(a.disconnects.leave(*a.peer));
     EXPECT_EQ(a.deliver_to(b), Flags{kDisconnectFinal});
-    EXPECT_EQ(b.left, 1);
+    EXPECT_EQ(b.left(), 1);
 }
 
 // Puts and gets are no messages, and hold a connection all the same.
@@ -281,8 +282,8 @@ TEST_F(Disconnecting, BothMayEndAtTheSameTime) {
     EXPECT_TRUE(a.disconnects.leave(*a.peer));
     EXPECT_TRUE(b.disconnects.leave(*b.peer));
     exchange();
-    EXPECT_EQ(a.left, 1);
-    EXPECT_EQ(b.left, 1);
+    EXPECT_EQ(a.left(), 1);
+    EXPECT_EQ(b.left(), 1);
 }
 
 TEST_F(Disconnecting, WhoNeedsNoWordOfTheEndGetsNone) {
@@ -305,7 +306,7 @@ TEST_F(Disconnecting, WhoNeedsNoWordOfTheEndGetsNone) {
     release(a);
     EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "both have begun to disconnect";
     exchange();
-    EXPECT_EQ(a.over, 1);
+    EXPECT_EQ(a.over(), 1);
     EXPECT_FALSE(a.disconnects.leave(*a.peer)) << "both have disconnected";
 }
 

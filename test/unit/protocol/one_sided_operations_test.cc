@@ -29,9 +29,10 @@ class Process final : TransferListener, OneSidedListener {
 public:
     Process(RailList rails, RailRange fabric, const Clock& clock, Counters& counters,
             const ExposedMemory::Options& options = {0, kBlock})
-        : fabrics_{fabric}, memory(options, rails, fabrics_, counters, ignore_message),
+        : lost_(counters, messages_into(losses), {}), fabrics_{fabric},
+          memory(options, rails, fabrics_, counters, ignore_message),
           operations({kSelf, true, kBlock, &clock},
-                     {rails, memory, pool_, engine, completions_, counters},
+                     {rails, memory, pool_, engine, completions_, counters}, lost_,
                      messages_into(failures), *this),
           engine({&clock, Nanoseconds{0}, 10}, rails, counters, *this, operations) {}
 
@@ -43,16 +44,15 @@ public:
 
     std::vector<std::string> failures;
     std::vector<MessageType> sent;
-    RegionQueryBody query{}; // the last ...
-    RegionKeysBody keys{};   // ... and the last answer
-    int lost_peers_reported = 0;
+    RegionQueryBody query{};         // the last ...
+    RegionKeysBody keys{};           // ... and the last answer
+    std::vector<std::string> losses; // that were reported
     bool long_messages = false;
 
 private:
     void want_connection(Peer&) override {}
     void want_repair(Peer&) override {}
     void on_control_lane(Peer&, std::uint32_t) override {}
-    void report_peer_failure(Peer&) override { ++lost_peers_reported; }
     bool long_messages_under_way() const override { return long_messages; }
     void send_one_sided_message(Peer&, MessageType type, const void* body, std::size_t) override {
         sent.push_back(type);
@@ -64,6 +64,7 @@ private:
     }
     std::span<std::byte> data_of_send(const Peer&, std::uint64_t) const override { return {}; }
 
+    LostPeers lost_;
     BlockPool pool_;
     Completions completions_;
     std::vector<RailRange> fabrics_;
@@ -168,7 +169,7 @@ TEST_F(OneSidedTest, AnInvalidOperationIsRefused) {
 TEST_F(OneSidedTest, ALostPeerIsReported) {
     peer->session.state = ConnectState::failed;
     EXPECT_EQ(start(), Status::error(Reason::unreachable));
-    EXPECT_EQ(process.lost_peers_reported, 1);
+    EXPECT_EQ(process.losses.size(), 1u);
     expect_none_under_way();
 }
 

@@ -94,16 +94,20 @@ protected:
     TransferEngine transfers{
         {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
     EagerTuning tuning{there.clock, 4096, there.counters};
-    TaggedReceives receives{{kSelfLimit, kMost}, flow, rendezvous, there.counters, *this};
-    MessageSends sends{
-        kThreshold, {flow, rendezvous, tuning, transfers, memory, receives}, there.counters, *this};
+    std::vector<std::string> losses; // that were reported
+    LostPeers lost{there.counters, messages_into(losses), {}};
+    TaggedReceives receives{{kSelfLimit, kMost}, flow, rendezvous, lost, there.counters, *this};
+    MessageSends sends{kThreshold,
+                       {flow, rendezvous, tuning, transfers, memory, receives},
+                       lost,
+                       there.counters,
+                       *this};
     SendFlow flow{receives.pool(), there.counters, *this};
     Rendezvous rendezvous{{false, 1024, 2}, flow, transfers, there.counters, *this};
     UserRequest user{};
     UserRequest other{};
     bool complete = false;
     std::vector<std::string> failures; // why the peer has failed
-    int failures_reported = 0;
     int connections_wanted = 0;
     Allowance least = Allowance::nothing;
     std::vector<Allowance> allowed; // told to the peer
@@ -116,7 +120,6 @@ private:
         rendezvous.fail(of);
         receives.fail(of);
     }
-    void report_peer_failure(Peer&) override { ++failures_reported; }
     bool read_at_once(Peer&, const RendezvousBody&, void*, Bytes) override { return false; }
     void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
     Allowance least_for(const Peer&) const override { return least; }

@@ -313,7 +313,7 @@ protected:
         for (const std::size_t rank : {0, 1}) {
             ranks_->core(rank).protocol().active().listen(
                 [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
-            ranks_->core(rank).broken().listen(
+            ranks_->core(rank).lost().listen(
                 [](void* count, Peer&) { ++*static_cast<int*>(count); }, &broken_[rank]);
             carry(*ranks_, rank, 1 - rank, 8);
         }

@@ -51,7 +51,7 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
 // Adds the error text of the first rail that has one.
 void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std::string& what) {
     note(TraceKind::connect_end, peer, peer.contact.name);
-    if (parts_->progress.departures().leaves(peer)) {
+    if (parts_->protocol.leaves(peer)) {
         peer.session.state =
             peer.session.state == ConnectState::failed ? ConnectState::idle : peer.session.state;
         return;
@@ -67,7 +67,7 @@ void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std
             why.insert(0, "; rail " + parts_->rails[i]->info().name + ": ");
         }
     }
-    parts_->protocol.failures().fail(peer, what + " (" + reason_text(status.reason()) + ")" + why);
+    parts_->protocol.fail(peer, what + " (" + reason_text(status.reason()) + ")" + why);
 }
 
 bool ConnectionReactions::is_good(const Peer& peer, std::size_t pair) const {
@@ -185,7 +185,7 @@ void ConnectionReactions::give_up_if_in_vain(Peer& peer) {
     if (lasted < liveness_.patience()) {
         return;
     }
-    parts_->protocol.failures().fail(
+    parts_->protocol.fail(
         peer, "datagrams to it pass, but its queue pairs have carried nothing for more than " +
                   whole_seconds_text(lasted) + " (" + parts_->paths.path_text(peer, 0) + ": " +
                   peer.health.paths->records[0].last_error +
@@ -193,7 +193,7 @@ void ConnectionReactions::give_up_if_in_vain(Peer& peer) {
                   "MTU of links and switches, partition, service level and traffic class, and "
                   "filters between these ports; opal_common_adaptib_partition_timeout sets how "
                   "long adaptib waits");
-    parts_->protocol.failures().report(peer);
+    parts_->protocol.lost().report(peer);
 }
 
 // Each rest is twice as long as the last one, unless connections have worked for longer than that.
@@ -265,7 +265,7 @@ void ConnectionReactions::on_interrupted(Peer& peer) {
     }
     note(TraceKind::repair, peer, repair_id(peer));
     note(IncidentKind::repair, peer);
-    static_cast<void>(parts_->progress.departures().leaves(peer));
+    static_cast<void>(parts_->protocol.leaves(peer));
     parts_->protocol.on_interrupted(peer);
     parts_->watch.life().want(peer); // the repair needs an answer of the peer
 }

@@ -127,7 +127,7 @@ void Contacts::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
             (may_be_reached(status) ? ", for " + whole_seconds_text(lasted) : std::string()) +
             ": " + why_unreached(peer, status) +
             " Its messages are dropped, and a receive from any source may wait for one for ever");
-    listener_.report_peer_failure(peer);
+    lost_.report(peer);
 }
 
 } // namespace adaptib

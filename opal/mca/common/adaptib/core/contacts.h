@@ -26,6 +26,7 @@
 #include "core/datagram_paths.h"
 #include "fabric/rail.h"
 #include "peer/peer.h"
+#include "protocol/lost_peers.h"
 #include "recovery/liveness.h"
 
 namespace adaptib {
@@ -34,8 +35,6 @@ class ContactListener {
 public:
     // The peer is lost.
     virtual void on_peer_failed(Peer& peer, const std::string& why) = 0;
-    // The user has to hear of that, even if nothing waits for the peer. REQUIRES: it has failed.
-    virtual void report_peer_failure(Peer& peer) = 0;
     // The peer can be reached now, and had asked for a connection before.
     virtual void on_early_request(Peer& peer, const ConnectBody& body) = 0;
 
@@ -53,8 +52,8 @@ public:
     static constexpr Nanoseconds kReportAfter{1'000'000'000}; // time that something has waited
 
     Contacts(RailList rails, DatagramPaths& paths, const Liveness& liveness, const Clock& clock,
-             MessageFunction message, ContactListener& listener)
-        : rails_(rails), paths_(paths), liveness_(liveness), clock_(clock),
+             LostPeers& lost, MessageFunction message, ContactListener& listener)
+        : rails_(rails), paths_(paths), liveness_(liveness), clock_(clock), lost_(lost),
           message_(std::move(message)), listener_(listener) {}
 
     // Adds a peer that could not be reached just now. A process that has ended does not matter as
@@ -83,6 +82,7 @@ private:
     DatagramPaths& paths_;
     const Liveness& liveness_;
     const Clock& clock_;
+    LostPeers& lost_;
     MessageFunction message_;
     ContactListener& listener_;
     std::vector<Contact> contacts_;

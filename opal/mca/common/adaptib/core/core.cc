@@ -139,7 +139,7 @@ void Core::take_arrived(Nanoseconds limit) {
 
 void Core::quiesce_messages(Nanoseconds limit) {
     const Nanoseconds start = parts_.environment.clock->now();
-    parts_.protocol->failures().expect_all(true);
+    parts_.protocol->lost().expect_all(true);
     const auto left = [this] {
         std::vector<Peer*> found;
         parts_.peers->for_each([&](Peer& peer) {
@@ -163,12 +163,11 @@ void Core::quiesce_messages(Nanoseconds limit) {
     wait(limit);
     for (Peer* peer : left()) {
         if (peer->transfers.one_sided == 0) {
-            parts_.protocol->failures().fail(
-                *peer, "this process ends while messages are still under way");
+            parts_.protocol->fail(*peer, "this process ends while messages are still under way");
         }
     }
     wait(2 * limit);
-    parts_.protocol->failures().expect_all(false);
+    parts_.protocol->lost().expect_all(false);
 }
 
 void Core::drain(Nanoseconds limit) {

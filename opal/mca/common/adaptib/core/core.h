@@ -68,7 +68,7 @@ public:
     // Tells that the job has so many processes: each may contact this one first.
     void expect(std::uint32_t processes);
     ChannelSelection& selection() { return *parts_.selection; }
-    BrokenConnections& broken() { return parts_.broken; } // reported from progress()
+    LostPeers& lost() { return parts_.lost; } // reported from progress()
     RailList rails() const { return parts_.fabrics.rails(); }
     std::size_t fabrics() const { return parts_.fabrics.all().size(); }
     const Fabric& nearest_fabric() const { return *parts_.fabrics.all().front().fabric; }
@@ -84,10 +84,10 @@ public:
     // only serves others.
     bool awaits_progress() {
         Protocol& protocol = *parts_.protocol;
-        return protocol.receives().posted() > 0 || protocol.failures().awaited() > 0 ||
-               protocol.has_work() || protocol.sends().any_wait() ||
-               protocol.one_sided().under_way() > 0 || parts_.connections->has_work() ||
-               parts_.progress->departures().any() || parts_.startup->goes_on();
+        return protocol.receives().posted() > 0 || protocol.awaited() > 0 || protocol.has_work() ||
+               protocol.sends().any_wait() || protocol.one_sided().under_way() > 0 ||
+               parts_.connections->has_work() || parts_.progress->departures().any() ||
+               parts_.startup->goes_on();
     }
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()
     // (max: never). progress() calls run_timers() now and then.

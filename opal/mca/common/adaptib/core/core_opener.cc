@@ -146,7 +146,7 @@ void CoreOpener::open_paths() {
     probes.clock = &parts_.attended;
     probes.random = environment_.random;
     parts_.contacts.emplace(rails(), *parts_.datagram_paths, parts_.liveness, *environment_.clock,
-                            environment_.message, parts_.path_reactions);
+                            parts_.lost, environment_.message, parts_.path_reactions);
     parts_.probes =
         std::make_unique<PathProbes>(probes, *parts_.paths, counters_, *parts_.datagram_paths);
 }
@@ -267,7 +267,7 @@ void CoreOpener::open_protocol(std::uint32_t depth) {
     protocol.transfers.interleave = std::chrono::microseconds{parameters_.interleave};
     protocol.transfers.max_outstanding = depth / 2; // the rest: signaled ring writes and flushes
     parts_.protocol = std::make_unique<Protocol>(protocol, rails(), ranges, *parts_.connections,
-                                                 counters_, parts_.protocol_reactions);
+                                                 parts_.lost, parts_.peer_events, counters_);
 }
 
 void CoreOpener::open_peers() {
@@ -295,8 +295,7 @@ void CoreOpener::open_progress() {
                               parts_.migration.get(), *parts_.datagram_paths, *parts_.contacts,
                               *parts_.watch, *parts_.probes, *parts_.peers, *parts_.connections,
                               *parts_.protocol, *parts_.startup, *parts_.selection,
-                              parts_.meter.get(), parts_.broken, parts_.path_reactions,
-                              parts_.path_reactions});
+                              parts_.meter.get(), parts_.path_reactions});
     parts_.handlers.emplace(
         failure_timeout_, DatagramHandlers::Parts{
                               parts_.fabrics.all(), parts_.attended, *parts_.peers, *parts_.paths,
@@ -313,7 +312,6 @@ void CoreOpener::begin_reactions() {
     parts_.path_reactions.begin({rails(), parts_.shared.get(), *parts_.paths,
                                  parts_.migration.get(), *parts_.datagram_paths, *parts_.peers,
                                  *parts_.connections, *parts_.protocol, departures, counters_});
-    parts_.protocol_reactions.begin(departures);
 }
 
 } // namespace adaptib

@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "connect/connection_manager.h"
 #include "core/attached_fabrics.h"
-#include "core/broken_connections.h"
 #include "core/channel_selection.h"
 #include "core/connection_reactions.h"
 #include "core/contacts.h"
@@ -27,8 +26,9 @@
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
 #include "core/progress_engine.h"
-#include "core/protocol_reactions.h"
 #include "core/startup.h"
+#include "peer/peer_events.h"
+#include "protocol/lost_peers.h"
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/liveness.h"
@@ -40,15 +40,15 @@ namespace adaptib {
 
 struct CoreParts {
     explicit CoreParts(const CoreEnvironment& of)
-        : environment(of), connection_reactions(*of.clock, liveness, of.message),
-          path_reactions(of.message), protocol_reactions(broken, of.message, of.is_news) {}
+        : environment(of), lost(*of.counters, of.message, of.is_news),
+          connection_reactions(*of.clock, liveness, of.message), path_reactions(of.message) {}
 
     CoreEnvironment environment;
     Liveness liveness;
-    BrokenConnections broken;
+    LostPeers lost;
+    PeerEvents peer_events;
     ConnectionReactions connection_reactions;
     PathReactions path_reactions;
-    ProtocolReactions protocol_reactions;
     AttendedClock attended{*environment.clock}; // for all that peers' answers are timed by
     AttachedFabrics fabrics{environment};
     // All others are set once the core is open, unless it can do without them.

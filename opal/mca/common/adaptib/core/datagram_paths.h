@@ -27,17 +27,10 @@
 
 namespace adaptib {
 
-class PeerFailureListener {
+class DatagramPathsListener {
 public:
     // The peer is lost.
     virtual void on_peer_failed(Peer& peer, const std::string& why) = 0;
-
-protected:
-    ~PeerFailureListener() = default;
-};
-
-class DatagramPathsListener : public PeerFailureListener {
-public:
     // A rail of the peer has another address than its queue pairs here are connected to.
     virtual void on_address_moved(Peer& peer, std::uint32_t remote_rail) = 0;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/peer_text.h"
+#include "protocol/gone.h"
 
 namespace adaptib {
 
@@ -12,29 +13,6 @@ namespace {
 
 constexpr std::size_t kMostLeft = 4096; // bound on the polls that empty a queue
 constexpr std::size_t kMostAtOnce = 16;
-
-struct Gone {
-    const char* why = nullptr; // null: the peer lives, as far as is known without asking it
-    bool ended = false; // its process has ended, and has not closed its fabric as far as known
-};
-
-// Tells why nothing will come from the peer any more. Some runtimes report the end of processes
-// that have finalized MPI, too (of spawned ones, with Open MPI 6).
-Gone how_gone(const Peer& peer) {
-    std::string text;
-    const AddressHandle* const handle = peer.contact.datagram.handle.get();
-    const Reason reason = handle != nullptr ? handle->standing(text).reason() : Reason::none;
-    if (reason == Reason::no_device || peer.health.life.left) {
-        return {"its process has finalized MPI", false};
-    }
-    if (peer.health.life.ended) {
-        return {"its process has ended, says the runtime", true};
-    }
-    if (reason == Reason::peer_gone) {
-        return {"its process has ended", true};
-    }
-    return {};
-}
 
 // Empties the fabric's queues, within bounds. Each poll looks at the first port and at one other.
 void take_datagrams(AttachedFabric& attached) {
@@ -49,9 +27,9 @@ void take_datagrams(AttachedFabric& attached) {
 // The peer cannot reach this process, and has reported that.
 void Departures::on_refused(Peer& peer, Status status, std::string text) {
     text = text.empty() ? reason_text(status.reason()) : text;
-    protocol_.failures().fail(peer, "that process cannot reach this one to answer: " + text + " (" +
-                                        advice(status.reason()) + ")");
-    protocol_.failures().report(peer);
+    protocol_.fail(peer, "that process cannot reach this one to answer: " + text + " (" +
+                             advice(status.reason()) + ")");
+    protocol_.lost().report(peer);
 }
 
 void Departures::on_peers_changed() {
@@ -82,52 +60,42 @@ void Departures::end(const std::vector<Peer*>& gone) {
     for (Peer* peer : gone) {
         rings_.empty(*peer);
         const Gone how = how_gone(*peer);
-        if (how.why == nullptr || peer->session.state == ConnectState::failed || leaves(*peer)) {
+        if (how.why == nullptr || peer->session.state == ConnectState::failed ||
+            protocol_.leaves(*peer)) {
             continue;
         }
         if (how.ended) {
-            protocol_.failures().expect_all(false);
+            protocol_.lost().expect_all(false);
         }
-        protocol_.failures().fail(*peer, how.why);
+        protocol_.fail(*peer, how.why);
     }
-}
-
-bool Departures::leaves(Peer& peer) {
-    const Gone gone = how_gone(peer);
-    if (gone.why == nullptr || protocol_.failures().needs(peer) ||
-        (gone.ended && protocol_.active().may_await(peer))) {
-        return false;
-    }
-    if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {
-        left_.push_back(&peer);
-    }
-    return true;
 }
 
 bool Departures::takes(Peer& peer) {
-    if (leaves(peer)) {
+    if (protocol_.leaves(peer)) {
         return true;
     }
     if (how_gone(peer).why == nullptr) {
         return false;
     }
-    add_leaving(peer);
+    reported_.report(peer, PeerEvent::gone);
     return true;
 }
 
 // A message of such a peer that comes later, out of the shared queue, is received all the same.
 void Departures::release_left_peers() {
-    for (Peer* peer : std::exchange(left_, {})) {
+    for (Peer* peer : reported_.take(PeerEvent::left)) {
         rings_.empty(*peer); // a failed return of credit may have told before all was received
-        std::erase(disconnected_, peer);
-        if (peer->session.state == ConnectState::failed || protocol_.failures().needs(*peer)) {
+        reported_.drop(*peer, PeerEvent::disconnected);
+        if (peer->session.state == ConnectState::failed || protocol_.needs(*peer)) {
             continue;
         }
         if (!connections_.shared_draining().drained_by_others(*peer, connections_.owners())) {
-            left_.push_back(peer); // else those that share its queue pairs would lose theirs
+            reported_.report(
+                *peer, PeerEvent::left); // else those that share its queue pairs would lose theirs
             continue;
         }
-        protocol_.failures().drop_disconnects(*peer);
+        protocol_.drop_disconnects(*peer);
         connections_.close(*peer, ConnectState::idle);
         peer->connection.early_request.reset();
         peer->contact.channel.retransmitter().release(peer->contact.datagram);
@@ -137,13 +105,11 @@ void Departures::release_left_peers() {
 }
 
 void Departures::tear_down_peers() {
-    while (!leaving_.empty()) { // end() receives, and so may add further ones
-        end(std::exchange(leaving_, {}));
+    while (reported_.any(PeerEvent::gone)) { // end() receives, and so may add further ones
+        end(reported_.take(PeerEvent::gone));
     }
     release_left_peers();
-    std::vector<Peer*> disconnected;
-    std::swap(disconnected, disconnected_);
-    for (Peer* peer : disconnected) {
+    for (Peer* peer : reported_.take(PeerEvent::disconnected)) {
         if (peer->session.state == ConnectState::failed) {
             continue;
         }
@@ -154,7 +120,8 @@ void Departures::tear_down_peers() {
         }
         if ((peer->out.ring != nullptr && !peer->out.ring->poster().settled()) ||
             !connections_.shared_draining().drained_if_gone(*peer, connections_.owners())) {
-            disconnected_.push_back(peer); // our answer to its disconnect is under way
+            reported_.report(*peer,
+                             PeerEvent::disconnected); // our answer to its disconnect is under way
             continue;
         }
         connections_.close(*peer, ConnectState::idle);

@@ -21,6 +21,7 @@
 #include "core/attached_fabric.h"
 #include "core/peer_directory.h"
 #include "core/ring_poller.h"
+#include "peer/peer_events.h"
 #include "protocol/protocol.h"
 #include "recovery/path_repository.h"
 
@@ -31,27 +32,20 @@ public:
     Departures(std::vector<AttachedFabric>& fabrics, PeerDirectory& peers, PathRepository& paths,
                ConnectionManager& connections, Protocol& protocol, RingPoller& rings)
         : fabrics_(fabrics), peers_(peers), paths_(paths), connections_(connections),
-          protocol_(protocol), rings_(rings) {}
+          protocol_(protocol), rings_(rings), reported_(protocol.events()) {}
 
     // A fabric reports that some of its peers have gone, or refuse this process.
     void on_peers_changed();
     // Ends peers that are gone. Receives first what they sent before they went: that still counts.
     void end(const std::vector<Peer*>& gone);
-    // Returns true if the peer is gone and nothing is wanted of it: it is released at the end of
-    // this progress.
-    bool leaves(Peer& peer);
     // Returns true if the peer is gone: then it leaves, or what waits for it ends with the reason,
     // at the end of this progress.
     bool takes(Peer& peer);
-    // The peer has disconnected; its connection is taken down at the end of this progress.
-    void add_disconnected(Peer& peer) { disconnected_.push_back(&peer); }
-    // The peer has said that it is gone; end() is called for it at the end of this progress.
-    void add_leaving(Peer& peer) { leaving_.push_back(&peer); }
     // Returns true if tear_down_peers() has something to do.
-    bool any() const { return !disconnected_.empty() || !leaving_.empty() || !left_.empty(); }
-    // Ends peers that have said that they are gone, releases those that have left, and takes down
-    // the connections of those that have disconnected. Such a peer keeps its record, so that its
-    // sequence numbers continue should it come back.
+    bool any() const { return reported_.any(); }
+    // Acts on what PeerEvents has: ends peers that have said that they are gone, releases those
+    // that have left, and takes down the connections of those that have disconnected. Such a peer
+    // keeps its record, so that its sequence numbers continue should it come back.
     void tear_down_peers();
 
 private:
@@ -64,9 +58,7 @@ private:
     ConnectionManager& connections_;
     Protocol& protocol_;
     RingPoller& rings_;
-    std::vector<Peer*> leaving_; // gone peers, of which something may be wanted
-    std::vector<Peer*> left_;    // gone peers
-    std::vector<Peer*> disconnected_;
+    PeerEvents& reported_;
 };
 
 } // namespace adaptib

@@ -19,14 +19,12 @@
 #include "base/wire.h"
 #include "connect/connect_context.h"
 #include "memory/gather_costs.h"
+#include "protocol/lost_peers.h"
 #include "stats/counters.h"
 
 namespace adaptib {
 
 struct CoreEnvironment {
-    // Returns true if the user has not been told yet that connections to this process are broken.
-    using IsNews = std::function<bool(std::uint64_t process)>;
-
     std::uint64_t self = 0;
     std::uint32_t local_rank = 0; // among the job's processes of this host
     std::uint32_t local_processes = 1;
@@ -41,7 +39,7 @@ struct CoreEnvironment {
     MessageFunction message;
     // The cores of one process ask it, so that one of them tells the user. Empty: each break is
     // news.
-    IsNews is_news;
+    LostPeers::IsNews is_news;
     const BiasedLock* lock = nullptr; // taken by all that call the core; null: one thread calls
     bool maps_sources = false;        // record messages by source and time, for Core::source_map()
     const bool* yields = nullptr;     // the process yields its CPU when it found nothing; null: no

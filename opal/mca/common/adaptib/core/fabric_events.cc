@@ -188,7 +188,7 @@ void FabricEvents::fail_peers_on(std::uint32_t rail) {
             !parts_.datagram_paths.moves(peer) && rail == peer.contact.route.local.first;
         if (peer.session.state != ConnectState::failed &&
             (datagrams || (ring && !peer.session.repairable))) {
-            parts_.peer_failures.on_peer_failed(peer, "rail " + name + " is down");
+            parts_.protocol.fail(peer, "rail " + name + " is down");
         }
     });
 }
@@ -200,8 +200,8 @@ void FabricEvents::fail_loopbacks_on(std::uint32_t rail) {
             peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(),
             [&](const Subchannel& each) { return each.local_rail == rail && each.qp != nullptr; });
         if (uses && peer.session.state != ConnectState::failed) {
-            parts_.peer_failures.on_peer_failed(
-                peer, "the device of rail " + parts_.rails[rail]->info().name + " was lost");
+            parts_.protocol.fail(peer, "the device of rail " + parts_.rails[rail]->info().name +
+                                           " was lost");
         }
     });
 }

@@ -43,8 +43,8 @@ public:
         ConnectionManager& connections;
         PeerDirectory& peers;
         Departures& departures;
+        Protocol& protocol;
         PathListener& path_failures;
-        PeerFailureListener& peer_failures;
         const Counters& counters;
     };
     FabricEvents(std::string host, MessageFunction message, const Parts& parts)

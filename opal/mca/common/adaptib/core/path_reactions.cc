@@ -65,9 +65,8 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
             } else if (!peer.in.teardown_pending) {
                 // A peer that is disconnected, and takes its end down, does not use the connection
                 // any more.
-                parts_->protocol.failures().fail(peer, std::string(work_status_text(status)) +
-                                                           " on rail " +
-                                                           parts_->rails[rail]->info().name);
+                parts_->protocol.fail(peer, std::string(work_status_text(status)) + " on rail " +
+                                                parts_->rails[rail]->info().name);
             }
             return;
         }
@@ -108,7 +107,7 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was,
 void PathReactions::on_path_line(const std::string& line) { message_(Severity::notice, line); }
 
 void PathReactions::on_peer_failed(Peer& peer, const std::string& why) {
-    parts_->protocol.failures().fail(peer, why);
+    parts_->protocol.fail(peer, why);
 }
 
 // The peer repairs the connection, too. It may have asked for that before this side knew the new
@@ -126,8 +125,6 @@ void PathReactions::on_address_moved(Peer& peer, std::uint32_t remote_rail) {
         parts_->connections.repairs().begin(peer);
     }
 }
-
-void PathReactions::report_peer_failure(Peer& peer) { parts_->protocol.failures().report(peer); }
 
 void PathReactions::on_early_request(Peer& peer, const ConnectBody& body) {
     parts_->connections.on_early_request(peer, body);

@@ -64,7 +64,6 @@ public:
     // DatagramPathsListener, ContactListener
     void on_peer_failed(Peer& peer, const std::string& why) override;
     void on_address_moved(Peer& peer, std::uint32_t remote_rail) override;
-    void report_peer_failure(Peer& peer) override;
     void on_early_request(Peer& peer, const ConnectBody& body) override;
 
 private:

@@ -109,7 +109,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
     watch_at_ = options_.clock->now() + kEvery;
     std::unordered_set<const Peer*> awaited;
     std::vector<Peer*> ended;
-    protocol.failures().for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
+    protocol.for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     peers.for_each([&](Peer& peer) {
         if (peer.session.state == ConnectState::failed || peer.ending.disconnect_received) {
             return;

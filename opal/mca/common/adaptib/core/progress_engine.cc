@@ -38,14 +38,14 @@ ProgressEngine::ProgressEngine(const Options& options, const CoreEnvironment& en
       events_(environment.host, environment.message,
               FabricEvents::Parts{parts.fabrics.all(), parts.fabrics.rails(), parts.shared,
                                   parts.paths, parts.migration, parts.datagram_paths,
-                                  parts.connections, parts.peers, departures_, parts.path_failures,
-                                  parts.peer_failures, *environment.counters}),
+                                  parts.connections, parts.peers, departures_, parts.protocol,
+                                  parts.path_failures, *environment.counters}),
       timers_({options.failure_timeout, options.answer_time, environment.maps_sources,
                environment.clock},
               Timers::Parts{parts.fabrics.all(), parts.attended, parts.peers, parts.paths,
                             parts.migration, parts.datagram_paths, parts.contacts, parts.watch,
                             parts.probes, parts.connections, parts.protocol, events_, departures_,
-                            parts.startup, parts.selection, parts.broken, *environment.counters}) {}
+                            parts.startup, parts.selection, *environment.counters}) {}
 
 std::size_t ProgressEngine::progress(bool again) {
     ++tick_;
@@ -191,7 +191,7 @@ void ProgressEngine::housekeeping() {
     events_.poll();
     if (tick_ % kKeepAliveEvery == 0 && tick_ >= keep_alive_at_) {
         keep_alive();
-        keep_alive_at_ = tick_ + kPassesPerAwaited * protocol_.failures().awaited();
+        keep_alive_at_ = tick_ + kPassesPerAwaited * protocol_.awaited();
     }
 }
 
@@ -201,7 +201,7 @@ void ProgressEngine::housekeeping() {
 void ProgressEngine::keep_alive() {
     std::unordered_set<const Peer*> awaited;
     const Peer* last = nullptr; // many requests in a row are of one peer
-    protocol_.failures().for_each_awaited([&](const Peer& peer) {
+    protocol_.for_each_awaited([&](const Peer& peer) {
         if (&peer != last) {
             awaited.insert(&peer);
             last = &peer;

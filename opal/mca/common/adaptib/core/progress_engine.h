@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "connect/connection_manager.h"
 #include "core/attached_fabrics.h"
-#include "core/broken_connections.h"
 #include "core/channel_selection.h"
 #include "core/contacts.h"
 #include "core/credit_return.h"
@@ -58,9 +57,7 @@ public:
         Startup& startup;
         ChannelSelection& selection;
         CostMeter* meter; // null: costs are the model's
-        BrokenConnections& broken;
         PathListener& path_failures;
-        PeerFailureListener& peer_failures;
     };
     ProgressEngine(const Options& options, const CoreEnvironment& environment, const Parts& parts);
     ProgressEngine(const ProgressEngine&) = delete;

@@ -50,8 +50,9 @@ void Timers::run() {
     if (parts_.watch.ended().any_reported()) [[unlikely]] {
         parts_.departures.end(parts_.watch.take_ended(parts_.peers));
     }
-    if (parts_.broken.any()) [[unlikely]] {
-        parts_.broken.report([this](std::uint64_t name) { return parts_.peers.find(name); });
+    if (parts_.protocol.lost().any()) [[unlikely]] {
+        parts_.protocol.lost().tell_user(
+            [this](std::uint64_t name) { return parts_.peers.find(name); });
     }
     if (parts_.watch.is_due(now)) {
         parts_.departures.end(parts_.watch.find_ended(parts_.peers, parts_.protocol));

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "connect/connection_manager.h"
 #include "core/attached_fabric.h"
-#include "core/broken_connections.h"
 #include "core/channel_selection.h"
 #include "core/contacts.h"
 #include "core/datagram_paths.h"
@@ -61,7 +60,6 @@ public:
         Departures& departures;
         Startup& startup;
         ChannelSelection& selection;
-        BrokenConnections& broken;
         Counters& counters;
     };
     Timers(const Options& options, const Parts& parts);

@@ -385,7 +385,7 @@ void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
 }
 
 void adaptib::listen_to_broken(opal_common_adaptib_core* core) {
-    core->core->broken().listen(core->broken == nullptr ? nullptr : report_broken, core);
+    core->core->lost().listen(core->broken == nullptr ? nullptr : report_broken, core);
 }
 
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,

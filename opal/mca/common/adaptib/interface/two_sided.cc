@@ -180,7 +180,7 @@ int opal_common_adaptib_recv_contig(opal_common_adaptib_core_t* core,
 namespace {
 
 int nothing_found(opal_common_adaptib_core* core, Peer* from) {
-    const bool lost = from != nullptr && core->protocol->failures().is_lost(*from);
+    const bool lost = from != nullptr && core->protocol->lost().is_lost(*from);
     return lost ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_NOT_FOUND;
 }
 

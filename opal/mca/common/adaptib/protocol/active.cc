@@ -23,7 +23,7 @@ Status ActiveMessages::send(Peer& peer, std::uint8_t tag, const Data& data, User
     request.type = MessageType::active;
     request.tag = tag;
     if (peer.session.state == ConnectState::failed) [[unlikely]] {
-        listener_.report_peer_failure(peer);
+        lost_.report(peer);
         return Status::error(Reason::unreachable);
     }
     completions_.begin(user);
@@ -150,7 +150,7 @@ void ActiveMessages::end_broken(SendRequest& request, Status status) {
     Peer& peer = *request.peer;
     completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     listener_.on_peer_failed(peer, reason_text(status.reason()));
-    listener_.report_peer_failure(peer);
+    lost_.report(peer);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
 #include "protocol/eager_tuning.h"
+#include "protocol/lost_peers.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
 #include "stats/counters.h"
@@ -39,8 +40,6 @@ public:
     virtual void note_sent(Peer& peer) = 0;
     // Ends everything that waits for the peer.
     virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
-    // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    virtual void report_peer_failure(Peer& peer) = 0;
 
 protected:
     ~ActiveMessagesListener() = default;
@@ -54,10 +53,10 @@ public:
 
     // `most`: length of the longest message.
     ActiveMessages(Bytes most, SendFlow& flow, BackPressure& back_pressure,
-                   EagerTuning& eager_tuning, Completions& completions, Counters& counters,
-                   ActiveMessagesListener& listener)
+                   EagerTuning& eager_tuning, Completions& completions, LostPeers& lost,
+                   Counters& counters, ActiveMessagesListener& listener)
         : most_(most), flow_(flow), back_pressure_(back_pressure), eager_tuning_(eager_tuning),
-          completions_(completions), counters_(counters), listener_(listener) {}
+          completions_(completions), lost_(lost), counters_(counters), listener_(listener) {}
 
     // --- Calls of the user -----------------------------------------------------------------------
     void listen(Handler handler, void* context) {
@@ -144,6 +143,7 @@ private:
     BackPressure& back_pressure_;
     EagerTuning& eager_tuning_;
     Completions& completions_;
+    LostPeers& lost_;
     Counters& counters_;
     ActiveMessagesListener& listener_;
     std::vector<std::byte> fragment_; // scratch of transmit_parts

@@ -64,7 +64,7 @@ void Disconnects::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& bo
     if (flags == kDisconnectFinal) {
         peer.health.life.left = true;
         peer.ending.disconnect_received = true;
-        listener_.on_peer_left(peer);
+        events_.report(peer, PeerEvent::gone);
         return;
     }
     if (flags == kDisconnectAck) {
@@ -87,7 +87,7 @@ void Disconnects::end_if_over(Peer& peer) {
     if (peer.disconnected() && !peer.in.teardown_pending &&
         peer.session.state != ConnectState::failed) {
         peer.in.teardown_pending = true;
-        listener_.on_peer_disconnected(peer);
+        events_.report(peer, PeerEvent::disconnected);
     }
 }
 

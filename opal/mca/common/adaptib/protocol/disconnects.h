@@ -18,6 +18,7 @@
 
 #include "base/wire.h"
 #include "peer/peer.h"
+#include "peer/peer_events.h"
 #include "protocol/back_pressure.h"
 #include "protocol/send_flow.h"
 
@@ -25,10 +26,6 @@ namespace adaptib {
 
 class DisconnectsListener {
 public:
-    // The handshake is over: the listener takes the connection down, and calls on_torn_down().
-    virtual void on_peer_disconnected(Peer& peer) = 0;
-    // The peer's process ends, and has sent the last of its messages.
-    virtual void on_peer_left(Peer& peer) = 0;
     // Sends what was held during the handshake, or adds it to what waits.
     virtual void start_held(Peer& peer) = 0;
 
@@ -38,8 +35,11 @@ protected:
 
 class Disconnects {
 public:
-    Disconnects(SendFlow& flow, BackPressure& back_pressure, DisconnectsListener& listener)
-        : flow_(flow), back_pressure_(back_pressure), listener_(listener) {}
+    // `events`: hears that the handshake of a peer is over, or that its process ends and has sent
+    // the last of its messages.
+    Disconnects(SendFlow& flow, BackPressure& back_pressure, PeerEvents& events,
+                DisconnectsListener& listener)
+        : flow_(flow), back_pressure_(back_pressure), events_(events), listener_(listener) {}
 
     // The user has released the peer.
     void release(Peer& peer);
@@ -52,7 +52,7 @@ public:
     void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
     // Ends the handshake if it is over. Called, too, when nothing is pending for the peer any more.
     void end_if_over(Peer& peer);
-    // The listener has taken the connection down; next it starts what was held.
+    // The core has taken the connection down; next it starts what was held.
     static void on_torn_down(Peer& peer);
 
 private:
@@ -60,6 +60,7 @@ private:
 
     SendFlow& flow_;
     BackPressure& back_pressure_;
+    PeerEvents& events_;
     DisconnectsListener& listener_;
 };
 

@@ -33,6 +33,7 @@
 #include "protocol/completions.h"
 #include "protocol/eager_tuning.h"
 #include "protocol/gathered_sends.h"
+#include "protocol/lost_peers.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
@@ -48,8 +49,6 @@ class MessageSendsListener {
 public:
     // Ends everything that waits for the peer.
     virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
-    // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    virtual void report_peer_failure(Peer& peer) = 0;
     virtual void want_connection(Peer& peer) = 0; // may fail the peer at once
 
 protected:
@@ -70,12 +69,12 @@ public:
     };
 
     // `connect_threshold`: messages sent before a connection is made.
-    MessageSends(std::uint64_t connect_threshold, const Parts& parts, Counters& counters,
-                 MessageSendsListener& listener)
+    MessageSends(std::uint64_t connect_threshold, const Parts& parts, LostPeers& lost,
+                 Counters& counters, MessageSendsListener& listener)
         : connect_threshold_(connect_threshold), flow_(parts.flow), rendezvous_(parts.rendezvous),
           eager_tuning_(parts.eager_tuning), receives_(parts.receives),
           back_pressure_(receives_.back_pressure()), completions_(receives_.completions()),
-          counters_(counters), listener_(listener),
+          lost_(lost), counters_(counters), listener_(listener),
           gathered_(parts.memory, parts.transfers, completions_, counters) {}
 
     // --- Calls of the user -----------------------------------------------------------------------
@@ -136,6 +135,7 @@ private:
     TaggedReceives& receives_;
     BackPressure& back_pressure_; // of receives_
     Completions& completions_;
+    LostPeers& lost_;
     Counters& counters_;
     MessageSendsListener& listener_;
     GatheredSends gathered_;

@@ -58,10 +58,10 @@ Status check(const opal_common_adaptib_one_sided_t& operation) {
 
 } // namespace
 
-OneSidedOperations::OneSidedOperations(const Options& options, const Parts& parts,
+OneSidedOperations::OneSidedOperations(const Options& options, const Parts& parts, LostPeers& lost,
                                        const MessageFunction& message, OneSidedListener& listener)
     : options_(options), memory_(parts.memory), pool_(parts.pool), transfers_(parts.transfers),
-      counters_(parts.counters), completions_(parts.completions), listener_(listener),
+      counters_(parts.counters), completions_(parts.completions), lost_(lost), listener_(listener),
       target_(memory_.lent(), options.lock, parts.counters, listener),
       synchronous_(*options.clock, options.block_bytes, memory_, parts.counters, target_),
       region_keys_(parts.rails, parts.counters, message),
@@ -96,7 +96,7 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
         return kOk;
     }
     if (peer.session.state == ConnectState::failed) {
-        listener_.report_peer_failure(peer);
+        lost_.report(peer);
         return Status::error(Reason::unreachable);
     }
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory

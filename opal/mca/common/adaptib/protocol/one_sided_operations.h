@@ -44,6 +44,7 @@
 #include "protocol/flush.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
+#include "protocol/lost_peers.h"
 #include "protocol/one_sided.h"
 #include "protocol/region_keys.h"
 #include "protocol/request.h"
@@ -56,10 +57,6 @@ namespace adaptib {
 class OneSidedListener : public RmaTargetListener,
                          public EmulatedAtomicsListener,
                          public CopiedOperationsListener {
-public:
-    // The user wants to use a peer that has failed: reports the failure, unless that was done.
-    virtual void report_peer_failure(Peer& peer) = 0;
-
 protected:
     ~OneSidedListener() = default;
 };
@@ -83,8 +80,8 @@ public:
         Counters& counters;
     };
 
-    OneSidedOperations(const Options& options, const Parts& parts, const MessageFunction& message,
-                       OneSidedListener& listener);
+    OneSidedOperations(const Options& options, const Parts& parts, LostPeers& lost,
+                       const MessageFunction& message, OneSidedListener& listener);
     // Destroys the operations that will not end any more.
     ~OneSidedOperations();
     OneSidedOperations(const OneSidedOperations&) = delete;
@@ -192,6 +189,7 @@ private:
     TransferEngine& transfers_;
     Counters& counters_;
     Completions& completions_;
+    LostPeers& lost_;
     OneSidedListener& listener_;
     RmaTarget target_;
     SynchronousRma synchronous_;

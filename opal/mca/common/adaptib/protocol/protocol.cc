@@ -1,37 +1,104 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction and destruction of the protocol; a connection comes and goes; answers to questions
-// of its parts (protocol/protocol.h).
+// Construction of the protocol; a peer is lost; a connection comes and goes; what its parts ask of
+// each other (protocol/protocol.h).
 #include "protocol/protocol.h"
+
+#include "protocol/gone.h"
 
 namespace adaptib {
 
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
-                   ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
-    : put_(options.put), rails_(rails), connections_(connections), counters_(counters),
-      listener_(listener), receives_({options.eager_limit, options.unexpected_most}, flow_,
-                                     rendezvous_, counters, *this),
+                   ConnectionManager& connections, LostPeers& lost, PeerEvents& events,
+                   Counters& counters)
+    : put_(options.put), rails_(rails), connections_(connections), lost_(lost), events_(events),
+      counters_(counters), receives_({options.eager_limit, options.unexpected_most}, flow_,
+                                     rendezvous_, lost, counters, *this),
       order_(receives_.pool(), counters, *this),
       memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures,
                options.still_watched},
               rails, fabrics, counters, options.message),
-      failures_({connections, receives_, sends_, active_, one_sided_, transfers_, rendezvous_,
-                 listener, counters}),
-      reactions_({connections, memory_, receives_, sends_, active_, rendezvous_, disconnects_,
-                  failures_, listener}),
       one_sided_(
           {options.self, options.serves_atomics, options.block_bytes, options.clock, options.lock},
-          {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters},
+          {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters}, lost,
           options.message, *this),
       eager_tuning_(*options.clock, options.active_eager, counters),
       sends_(options.connect_threshold,
-             {flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, counters, *this),
-      transfers_(options.transfers, rails, counters, reactions_, one_sided_),
-      flow_(receives_.pool(), counters, reactions_),
+             {flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, lost, counters,
+             *this),
+      transfers_(options.transfers, rails, counters, *this, one_sided_),
+      flow_(receives_.pool(), counters, *this),
       active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
-              receives_.completions(), counters, *this),
-      disconnects_(flow_, receives_.back_pressure(), *this),
+              receives_.completions(), lost, counters, *this),
+      disconnects_(flow_, receives_.back_pressure(), events, *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth, options.message}, flow_,
-                  transfers_, counters, reactions_) {}
+                  transfers_, counters, *this) {}
+
+void Protocol::fail(Peer& peer, const std::string& what) {
+    if (!lost_.add(peer, what)) {
+        return;
+    }
+    peer.in.unheard = true;
+    // A peer that has sent its disconnect may be gone before this side's answer or disconnect
+    // arrives.
+    const bool waits =
+        peer.ending.disconnect_received
+            ? SendFlow::has_more_than_disconnects(peer)
+            : peer.has_waiting() || peer.flow.any_gathered() || peer.interruption.work_failed;
+    if (waits || active_.may_await(peer) || receives_.keeps_messages_of(peer) || is_awaited(peer)) {
+        lost_.report(peer);
+    }
+    connections_.break_off(peer);
+    sends_.fail(peer);
+    one_sided_.atomics().fail(peer);
+    one_sided_.fail_asking(peer);
+    transfers_.fail_waiting(peer);
+    rendezvous_.fail(peer);
+    receives_.fail(peer);
+}
+
+bool Protocol::needs(const Peer& peer) const {
+    return peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
+           !peer.ending.queued.empty() || peer.flow.any_gathered() ||
+           SendFlow::has_more_than_disconnects(peer) || is_awaited(peer);
+}
+
+bool Protocol::leaves(Peer& peer) {
+    const Gone gone = how_gone(peer);
+    if (gone.why == nullptr || needs(peer) || (gone.ended && active_.may_await(peer))) {
+        return false;
+    }
+    events_.report(peer, PeerEvent::left);
+    return true;
+}
+
+void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const {
+    receives_.for_each_sender(f);
+    rendezvous_.for_each_peer(f);
+    sends_.for_each_waiting_ack(f);
+    one_sided_.atomics().for_each_peer(f);
+    one_sided_.for_each_asked(f);
+}
+
+bool Protocol::is_awaited(const Peer& peer) const {
+    bool found = false;
+    for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
+    return found;
+}
+
+bool Protocol::send_pending(PendingSend& send) {
+    if (send.kind != PendingSend::Kind::request) {
+        return rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
+    }
+    auto& request = static_cast<SendRequest&>(send);
+    return request.type == MessageType::active ? active_.transmit(request)
+                                               : sends_.transmit(request);
+}
+
+void Protocol::on_sent(SendRequest& request, bool failed) {
+    receives_.completions().complete(
+        *request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+        failed ? 0 : request.data.bytes);
+}
 
 void Protocol::on_interrupted(Peer& peer) {
     if (!peer.interruption.active) {

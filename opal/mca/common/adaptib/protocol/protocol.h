@@ -7,7 +7,8 @@
 //
 //     arrival.cc             a message's turn has come: dispatch
 //     restrained.cc          back-pressure: a peer is told which messages it may send
-//     protocol.cc            construction; a connection comes and goes
+//     protocol.cc            construction; a connection comes and goes; a peer is lost; what the
+//                            parts ask of each other
 //
 // intranode/ has operations of two processes of a host that end within the initiator's call
 // (SynchronousRma, the initiator's side; RmaTarget, the target's):
@@ -25,8 +26,7 @@
 //     active_messages.h      messages for a handler instead of for matching
 //     arrival_order.h        messages that arrive early, or again
 //     disconnects.h          the disconnect handshake with a peer that is released
-//     peer_failures.h        a peer is lost, and all that waits for it
-//     flow_reactions.h       what some of these ask of the others
+//     lost_peers.h           what the user is told of peers that are lost
 //     one_sided_operations.h put, get and atomics, with these parts:
 //       region_keys.h          keys of the remote memory; operations that the target refuses
 //       emulated_atomics.h     atomics that the target's processor executes
@@ -66,16 +66,15 @@
 #include "memory/block_pool.h"
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
+#include "peer/peer_events.h"
 #include "protocol/active_messages.h"
 #include "protocol/arrival_order.h"
 #include "protocol/completions.h"
 #include "protocol/disconnects.h"
 #include "protocol/eager_tuning.h"
-#include "protocol/flow_reactions.h"
+#include "protocol/lost_peers.h"
 #include "protocol/message_sends.h"
 #include "protocol/one_sided_operations.h"
-#include "protocol/peer_failures.h"
-#include "protocol/protocol_listener.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
@@ -90,7 +89,10 @@ class Protocol final : ArrivalOrderListener,
                        MessageSendsListener,
                        OneSidedListener,
                        ActiveMessagesListener,
-                       DisconnectsListener {
+                       DisconnectsListener,
+                       TransferListener,
+                       SendFlowListener,
+                       RendezvousListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -115,7 +117,8 @@ public:
 
     // `fabrics`: the range of rails of each fabric. A peer's rails belong to one fabric.
     Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
-             ConnectionManager& connections, Counters& counters, ProtocolListener& listener);
+             ConnectionManager& connections, LostPeers& lost, PeerEvents& events,
+             Counters& counters);
 
     // --- Calls of the user -----------------------------------------------------------------------
     ActiveMessages& active() { return active_; }
@@ -134,9 +137,8 @@ public:
     TransferEngine& transfers() { return transfers_; }
     SendFlow& flow() { return flow_; }
     CompletedList& completed() { return receives_.completions().list(); }
-    // Loss of peers, and what waits for them.
-    PeerFailures& failures() { return failures_; }
-    const PeerFailures& failures() const { return failures_; }
+    LostPeers& lost() { return lost_; }
+    PeerEvents& events() { return events_; }
 
     // --- Calls of the core -----------------------------------------------------------------------
     // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
@@ -163,6 +165,26 @@ public:
         active_.on_active(peer, tag, body, length);
         order_.end_turn(peer);
     }
+    // Ends everything that waits for the peer, and reports its loss if something does, or may. Work
+    // that is outstanding at a queue pair completes as flushed, and ends its transfer then. Does
+    // nothing if the peer was lost before.
+    void fail(Peer& peer, const std::string& what);
+    // Returns true if something of this process waits for the peer, besides disconnect messages.
+    bool needs(const Peer& peer) const;
+    // Returns true if the peer is gone and nothing is wanted of it, which is no failure: reports
+    // PeerEvent::left.
+    bool leaves(Peer& peer) override;
+    // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
+    void drop_disconnects(Peer& peer) { sends_.fail(peer); }
+    // Calls f for each peer that an operation waits for: for a reply, or for a message from that
+    // source. May visit a peer more than once.
+    void for_each_awaited(const std::function<void(const Peer&)>& f) const;
+    // Bound on the number of requests that for_each_awaited() looks at.
+    std::size_t awaited() const {
+        return receives_.posted() + rendezvous_.sends() + rendezvous_.receives() +
+               sends_.waiting_acks() + one_sided_.atomics().under_way() + one_sided_.asking();
+    }
+
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
@@ -194,16 +216,39 @@ private:
     // of tagged_receives.h, active_messages.h and disconnects.h
     bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) override;
     void note_sent(Peer& peer) override { sends_.note_sent(peer); }
-    void on_peer_disconnected(Peer& peer) override { listener_.on_peer_disconnected(peer); }
-    void on_peer_left(Peer& peer) override { listener_.on_peer_left(peer); }
     void start_held(Peer& peer) override;
 
-    // of more than one of them
-    void on_peer_failed(Peer& peer, const std::string& what) override {
-        failures_.fail(peer, what);
+    // of send_flow.h
+    bool send_pending(PendingSend& send) override;
+    void on_send_lost(SendRequest& request) override { sends_.on_lost(request); }
+    void on_flushed(Peer& peer) override { disconnects_.end_if_over(peer); }
+
+    // of transfer_engine.h
+    void on_control_lane(Peer& peer, std::uint32_t lane) override {
+        connections_.migrate_control_lane(peer, lane);
     }
-    void report_peer_failure(Peer& peer) override { failures_.report(peer); }
+
+    // of rendezvous.h
+    const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
+                                   Bytes length, std::uint32_t access) override {
+        return memory_.registered(peer.contact.route.fabric, own, address, length, access);
+    }
+    AcceleratorMemory::Use on_accelerator(const Peer& peer, const Data& data) override {
+        return memory_.accelerator(peer.contact.route.fabric).use(data);
+    }
+    StagingPool& staging(const Peer& peer) override {
+        return memory_.staging(peer.contact.route.fabric);
+    }
+    void on_sent(SendRequest& request, bool failed) override;
+    void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
+                     int failure) override {
+        receives_.complete_receive(request, request.envelope, message_bytes, received, failure);
+    }
+
+    // of more than one of them
+    void on_peer_failed(Peer& peer, const std::string& what) override { fail(peer, what); }
     void want_connection(Peer& peer) override { connections_.request(peer); }
+    void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
 
     // of one_sided_operations.h
     void send_one_sided_message(Peer& peer, MessageType type, const void* body,
@@ -212,16 +257,17 @@ private:
         return rendezvous_.sends() + rendezvous_.receives() > 0;
     }
 
+    bool is_awaited(const Peer& peer) const;
+
     const bool put_; // Options::put
     const RailList rails_;
     ConnectionManager& connections_;
+    LostPeers& lost_;
+    PeerEvents& events_;
     Counters& counters_;
-    ProtocolListener& listener_;
     TaggedReceives receives_;
     ArrivalOrder order_;
     ExposedMemory memory_;
-    PeerFailures failures_;
-    FlowReactions reactions_;
     OneSidedOperations one_sided_;
     EagerTuning eager_tuning_;
     MessageSends sends_;

@@ -54,7 +54,7 @@ TaggedReceives::Consumed TaggedReceives::consume_now(InboundMessage& message, co
 // Refuses a receive whose sender is lost.
 Status TaggedReceives::refuse_receive(Peer& peer, ReceiveRequest& request) {
     matcher_.cancel(request);
-    listener_.report_peer_failure(peer);
+    lost_.report(peer);
     return Status::error(Reason::unreachable);
 }
 

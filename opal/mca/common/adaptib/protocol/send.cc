@@ -52,7 +52,7 @@ bool MessageSends::send_timed(Peer& peer, const Envelope& envelope, const Data& 
 Status MessageSends::start(SendRequest& request, bool& complete_now) {
     Peer& peer = *request.peer;
     if (peer.session.state == ConnectState::failed) [[unlikely]] {
-        listener_.report_peer_failure(peer);
+        lost_.report(peer);
         return Status::error(Reason::unreachable);
     }
     completions_.begin(*request.user);
@@ -116,7 +116,7 @@ bool MessageSends::transmit_eager(SendRequest& request) {
             completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
         }
         listener_.on_peer_failed(peer, reason_text(status.reason()));
-        listener_.report_peer_failure(peer);
+        lost_.report(peer);
         return true;
     }
     request.sent = true;

@@ -37,6 +37,7 @@
 #include "peer/peer.h"
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
+#include "protocol/lost_peers.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
@@ -50,8 +51,6 @@ class TaggedReceivesListener : public BackPressureListener {
 public:
     // Ends everything that waits for the peer.
     virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
-    // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    virtual void report_peer_failure(Peer& peer) = 0;
     // Reads the data of an announced message within the call, if the fabric can. Returns false if
     // it has to be transferred.
     virtual bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) = 0;
@@ -67,10 +66,10 @@ public:
         Bytes unexpected_most = kGiB; // bound on memory for unexpected messages
     };
     // Flow and rendezvous are used by calls only, and need not be constructed yet.
-    TaggedReceives(const Options& options, SendFlow& flow, Rendezvous& rendezvous,
+    TaggedReceives(const Options& options, SendFlow& flow, Rendezvous& rendezvous, LostPeers& lost,
                    Counters& counters, TaggedReceivesListener& listener)
         : back_pressure_(options.unexpected_most, listener), options_(options), flow_(flow),
-          rendezvous_(rendezvous), counters_(counters), trace_(counters.trace),
+          rendezvous_(rendezvous), lost_(lost), counters_(counters), trace_(counters.trace),
           listener_(listener) {}
     ~TaggedReceives(); // destroys messages that the user never received
     TaggedReceives(const TaggedReceives&) = delete;
@@ -207,6 +206,7 @@ private:
     const Options options_;
     SendFlow& flow_;
     Rendezvous& rendezvous_;
+    LostPeers& lost_;
     Counters& counters_;
     Trace* const trace_; // of counters_
     TaggedReceivesListener& listener_;

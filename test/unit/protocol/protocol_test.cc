@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerFailures: which losses are reported, when, and what ends with the peer.
-#include "protocol/peer_failures.h"
+// The loss of a peer: which are reported, when, and what ends with the peer.
+#include "protocol/protocol.h"
 
 #include "base/process_name.h"
 #include "common_adaptib_two_sided.h"
+#include "stats/run_history.h"
 
 #include "unit/core/core_parts.h"
 
 namespace adaptib::test {
 namespace {
 
-class PeerFailuresTest : public CoreParts {
+class LosingPeers : public CoreParts {
 protected:
-    PeerFailuresTest() {
+    LosingPeers() {
         connect(*peer_);
         connect(*other_);
         user_.complete = [](UserRequest*) {};
     }
-    ~PeerFailuresTest() override {
+    ~LosingPeers() override {
         protocol_.receives().drop_receives();
         protocol_.forget(*peer_);
         protocol_.forget(*other_);
@@ -31,10 +32,9 @@ protected:
                         .ok());
         ASSERT_FALSE(complete);
     }
-    PeerFailures& failures() { return protocol_.failures(); }
     std::vector<const Peer*> awaited() {
         std::vector<const Peer*> found;
-        failures().for_each_awaited([&](const Peer& peer) { found.push_back(&peer); });
+        protocol_.for_each_awaited([&](const Peer& peer) { found.push_back(&peer); });
         return found;
     }
 
@@ -43,81 +43,81 @@ protected:
     UserRequest user_{};
 };
 
-TEST_F(PeerFailuresTest, OneThatNothingWaitsForIsReportedWhenItIsWanted) {
+TEST_F(LosingPeers, OneThatNothingWaitsForIsReportedWhenItIsWanted) {
     protocol_.active().listen(nullptr, nullptr);
-    failures().fail(*peer_, "its cable was cut");
+    protocol_.fail(*peer_, "its cable was cut");
     EXPECT_EQ(peer_->session.state, ConnectState::failed);
     EXPECT_TRUE(failures_.empty());
-    EXPECT_FALSE(failures().is_lost(*other_));
-    EXPECT_TRUE(failures().is_lost(*peer_));
-    EXPECT_TRUE(failures().is_lost(*peer_));
+    EXPECT_FALSE(lost_.is_lost(*other_));
+    EXPECT_TRUE(lost_.is_lost(*peer_));
+    EXPECT_TRUE(lost_.is_lost(*peer_));
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_NE(failures_[0].find("process 20 "), std::string::npos);
     EXPECT_NE(failures_[0].find("its cable was cut"), std::string::npos);
-    EXPECT_EQ(broken_, std::vector<Peer*>{peer_.get()});
+    EXPECT_TRUE(lost_.any());
 }
 
-TEST_F(PeerFailuresTest, OneThatIsReportedIsAnIncident) {
+TEST_F(LosingPeers, OneThatIsReportedIsAnIncident) {
     RunHistory history(clock(), counters());
     counters().history = &history;
     protocol_.active().listen(nullptr, nullptr);
-    failures().fail(*peer_, "it ended before this process");
+    protocol_.fail(*peer_, "it ended before this process");
     EXPECT_EQ(history.incidents(), 0u);
     post_receive(other_.get());
-    failures().fail(*other_, "its cable was cut");
+    protocol_.fail(*other_, "its cable was cut");
     ASSERT_EQ(history.incidents(), 1u);
     EXPECT_EQ(history.incident(0).kind, IncidentKind::peer_lost);
     EXPECT_EQ(history.incident(0).peer, other_->contact.name);
-    EXPECT_TRUE(failures().is_lost(*peer_));
+    EXPECT_TRUE(lost_.is_lost(*peer_));
     ASSERT_EQ(history.incidents(), 1u) << "within the same milliseconds";
     EXPECT_EQ(history.incident(0).count, 2u);
     counters().history = nullptr;
 }
 
-TEST_F(PeerFailuresTest, OneThatAReceiveWaitsForIsReportedAndEndsIt) {
+TEST_F(LosingPeers, OneThatAReceiveWaitsForIsReportedAndEndsIt) {
     post_receive(peer_.get());
     EXPECT_EQ(awaited(), std::vector<const Peer*>{peer_.get()});
-    EXPECT_EQ(failures().awaited(), 1u);
-    EXPECT_TRUE(failures().needs(*peer_));
-    EXPECT_FALSE(failures().needs(*other_));
-    failures().fail(*peer_, "test");
+    EXPECT_EQ(protocol_.awaited(), 1u);
+    EXPECT_TRUE(protocol_.needs(*peer_));
+    EXPECT_FALSE(protocol_.needs(*other_));
+    protocol_.fail(*peer_, "test");
     EXPECT_EQ(failures_.size(), 1u);
-    EXPECT_EQ(broken_, std::vector<Peer*>{peer_.get()});
+    EXPECT_TRUE(lost_.any());
     ASSERT_FALSE(protocol_.completed().empty());
     EXPECT_EQ(protocol_.completed().pop()->status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     EXPECT_TRUE(awaited().empty());
-    EXPECT_FALSE(failures().needs(*peer_));
+    EXPECT_FALSE(protocol_.needs(*peer_));
 }
 
-TEST_F(PeerFailuresTest, AReceiveFromAnySourceWaitsForNobody) {
+TEST_F(LosingPeers, AReceiveFromAnySourceWaitsForNobody) {
     post_receive(nullptr);
     EXPECT_TRUE(awaited().empty());
-    failures().fail(*peer_, "test");
+    protocol_.fail(*peer_, "test");
     EXPECT_TRUE(protocol_.completed().empty());
     EXPECT_EQ(protocol_.receives().posted(), 1u);
 }
 
-TEST_F(PeerFailuresTest, TheFirstReasonCounts) {
+TEST_F(LosingPeers, TheFirstReasonCounts) {
     post_receive(peer_.get());
-    failures().fail(*peer_, "the first");
-    failures().fail(*peer_, "the second");
+    protocol_.fail(*peer_, "the first");
+    protocol_.fail(*peer_, "the second");
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_NE(failures_[0].find("the first"), std::string::npos);
 }
 
-TEST_F(PeerFailuresTest, AUserOfActiveMessagesMayWaitForAPeerOfItsMessages) {
+TEST_F(LosingPeers, AUserOfActiveMessagesMayWaitForAPeerOfItsMessages) {
     peer_->in.next_receive = 1;
-    failures().fail(*peer_, "test");
+    protocol_.fail(*peer_, "test");
     EXPECT_EQ(failures_.size(), 1u);
-    failures().fail(*other_, "test");
+    protocol_.fail(*other_, "test");
     EXPECT_EQ(failures_.size(), 1u);
 }
 
-TEST_F(PeerFailuresTest, NamesAnEndpointThatIsNotTheFirst) {
+TEST_F(LosingPeers, NamesAnEndpointThatIsNotTheFirst) {
     const std::unique_ptr<Peer> second = peer(endpoint_name(5, 2));
     connect(*second);
     second->in.next_receive = 1;
-    failures().fail(*second, "test");
+    protocol_.fail(*second, "test");
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_NE(failures_[0].find("process 5 (endpoint 2) on host"), std::string::npos);
     protocol_.forget(*second);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerEvents: what has become of peers, for the core to act on at the end of its progress
+// (core/departures.h).
+//
+// Purpose: whoever finds out reports it in the middle of other work, and goes on. The record of a
+// peer stays until the end, so an event may wait.
+// Threads: one at a time (the core's lock).
+// May touch: peer/.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "peer/peer.h"
+
+namespace adaptib {
+
+enum class PeerEvent : std::uint8_t {
+    gone,         // its process has ended, or says that it ends; something may be wanted of it
+    left,         // it is gone, and nothing is wanted of it
+    disconnected, // the disconnect handshake is over: nothing refers to it any more
+};
+
+class PeerEvents {
+public:
+    // Does nothing if that event of the peer waits already.
+    void report(Peer& peer, PeerEvent event) {
+        std::vector<Peer*>& peers = of(event);
+        if (std::find(peers.begin(), peers.end(), &peer) == peers.end()) {
+            peers.push_back(&peer);
+        }
+    }
+    bool any() const {
+        return std::any_of(waiting_.begin(), waiting_.end(),
+                           [](const std::vector<Peer*>& peers) { return !peers.empty(); });
+    }
+    bool any(PeerEvent event) const { return !waiting_[static_cast<std::size_t>(event)].empty(); }
+    // Returns the peers with that event, in the order of the reports; they wait no more.
+    std::vector<Peer*> take(PeerEvent event) { return std::exchange(of(event), {}); }
+    void drop(const Peer& peer, PeerEvent event) { std::erase(of(event), &peer); }
+
+private:
+    std::vector<Peer*>& of(PeerEvent event) { return waiting_[static_cast<std::size_t>(event)]; }
+
+    std::array<std::vector<Peer*>, 3> waiting_;
+};
+
+} // namespace adaptib

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocol/lost_peers.h"
+
+#include "base/process_name.h"
+#include "stats/run_history.h"
+#include "stats/trace.h"
+
+namespace adaptib {
+
+bool LostPeers::add(Peer& peer, const std::string& what) {
+    if (!peer.ending.failure.empty()) {
+        return false;
+    }
+    if (expects_all_ && peer.transfers.one_sided == 0) {
+        peer.ending.failure_reported = true;
+    }
+    peer.ending.failure = "The connection to process " + rank_text(peer.contact.name) +
+                          " on host " + peer.contact.address.host + " is broken: " + what +
+                          ". Its requests end with an error.";
+    note_event(counters_.trace, TraceKind::peer_lost, {.peer = peer.contact.name});
+    return true;
+}
+
+// A connection that breaks while nothing waits for it, nor may wait (processes end one after
+// another), is not reported until the user wants to use it.
+void LostPeers::report(Peer& peer) {
+    if (peer.ending.failure_reported) {
+        return;
+    }
+    peer.ending.failure_reported = true;
+    note_incident(counters_, {.peer = peer.contact.name, .kind = IncidentKind::peer_lost});
+    if (!is_news_ || is_news_(process_of(peer.contact.name))) {
+        message_(Severity::failure, peer.ending.failure);
+    }
+    untold_.push_back(&peer);
+}
+
+} // namespace adaptib

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LostPeers: what the user is told of peers that are lost: messages whose send has completed may
+// not have arrived.
+//
+// Purpose: keeps why a peer is lost, and whether the user has heard of it; the only writer of
+// `ending.failure` and `ending.failure_reported`. A loss is reported to people at once. The user of
+// the core hears of it from a pass with timers, since a peer is lost in the middle of other work;
+// its record stays, so it may wait.
+//
+// Invariants
+//   1. A peer is lost once, and reported at most once.
+// Ownership: owns nothing; the counters outlive it.
+// Threads: one at a time (the core's lock).
+// May touch: base/, peer/, stats/.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/severity.h"
+#include "peer/peer.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+class LostPeers {
+public:
+    using Handler = void (*)(void* context, Peer& peer);
+    // Returns true if people have not been told yet that connections to this process are broken.
+    using IsNews = std::function<bool(std::uint64_t process)>;
+
+    // `is_news`: empty: each loss is news.
+    LostPeers(const Counters& counters, MessageFunction message, IsNews is_news)
+        : counters_(counters), message_(std::move(message)), is_news_(std::move(is_news)) {}
+    LostPeers(const LostPeers&) = delete;
+    LostPeers& operator=(const LostPeers&) = delete;
+
+    // Null: no call.
+    void listen(Handler handler, void* context) {
+        handler_ = handler;
+        context_ = context;
+    }
+    // This process is about to finalize MPI: messages that nobody has received are nobody's
+    // failure, so that peers of which no one-sided operation wants anything are lost without a
+    // report. Until a process has ended without finalizing.
+    void expect_all(bool on) { expects_all_ = on; }
+    // Notes why the peer is lost. Returns false if it was lost before.
+    bool add(Peer& peer, const std::string& what);
+    // Reports the loss, unless that was done. REQUIRES: the peer is lost.
+    void report(Peer& peer);
+    // Returns true if the peer is lost: nothing will come from it any more. The first such call
+    // reports the loss, unless that was done before.
+    bool is_lost(Peer& peer) {
+        if (peer.session.state != ConnectState::failed) [[likely]] {
+            return false;
+        }
+        report(peer);
+        return true;
+    }
+
+    // Returns true if tell_user() has something to do.
+    bool any() const { return !untold_.empty(); }
+    // Calls the handler once for each peer reported since the last call. `find`: returns the peer
+    // of that name that the user knows, which is no amo_peer; or null.
+    template <typename Find> void tell_user(Find&& find) {
+        for (const Peer* lost : std::exchange(untold_, {})) {
+            Peer* peer = find(lost->contact.name);
+            if (peer != nullptr && handler_ != nullptr) {
+                handler_(context_, *peer);
+            }
+        }
+    }
+
+private:
+    const Counters& counters_;
+    MessageFunction message_;
+    IsNews is_news_;
+    bool expects_all_ = false;
+    std::vector<const Peer*> untold_;
+    Handler handler_ = nullptr;
+    void* context_ = nullptr;
+};
+
+} // namespace adaptib

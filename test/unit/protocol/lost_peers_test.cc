@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lost peers: each is reported once, to people if it is news, and to the user by the peer that the
+// user knows.
+#include "protocol/lost_peers.h"
+
+#include <gtest/gtest.h>
+
+#include "base/process_name.h"
+#include "unit/messages.h"
+#include "unit/recovery/two_rails.h"
+
+namespace adaptib::test {
+namespace {
+
+class LostPeersTest : public testing::Test {
+protected:
+    LostPeersTest() {
+        lost_.listen([](void* list,
+                        Peer& peer) { static_cast<std::vector<Peer*>*>(list)->push_back(&peer); },
+                     &heard_);
+    }
+    void lose(Peer& peer, const std::string& what = "its cable was cut") {
+        EXPECT_TRUE(lost_.add(peer, what));
+        lost_.report(peer);
+    }
+    std::vector<Peer*> tell_user() {
+        heard_.clear();
+        lost_.tell_user([this](std::uint64_t name) {
+            return name == known_->contact.name ? known_.get() : nullptr;
+        });
+        return heard_;
+    }
+
+    TwoRails rails_;
+    Counters counters_;
+    std::unique_ptr<Peer> known_ = rails_.peer(5);
+    std::unique_ptr<Peer> amo_peer_ = rails_.peer(5);
+    std::unique_ptr<Peer> other_ = rails_.peer(6);
+    std::vector<std::string> messages_;
+    LostPeers lost_{counters_, messages_into(messages_), {}};
+    std::vector<Peer*> heard_;
+};
+
+TEST_F(LostPeersTest, EachIsReportedOnceWithTheFirstReason) {
+    EXPECT_FALSE(lost_.any());
+    lose(*known_);
+    EXPECT_FALSE(lost_.add(*known_, "another reason"));
+    lost_.report(*known_);
+    ASSERT_EQ(messages_.size(), 1u);
+    EXPECT_NE(messages_[0].find("process 5 "), std::string::npos);
+    EXPECT_NE(messages_[0].find("is broken: its cable was cut."), std::string::npos);
+    EXPECT_TRUE(lost_.any());
+    EXPECT_EQ(tell_user(), std::vector<Peer*>{known_.get()});
+    EXPECT_FALSE(lost_.any());
+    EXPECT_TRUE(tell_user().empty());
+}
+
+TEST_F(LostPeersTest, OneThatIsExpectedIsNotReported) {
+    lost_.expect_all(true);
+    other_->transfers.one_sided = 1;
+    lose(*known_);
+    EXPECT_TRUE(messages_.empty());
+    lose(*other_);
+    EXPECT_EQ(messages_.size(), 1u) << "a one-sided operation wants something of it";
+}
+
+TEST_F(LostPeersTest, ALossThatIsNoNewsIsToldToTheUserAlone) {
+    known_->contact.name = endpoint_name(5, 3);
+    std::vector<std::uint64_t> asked;
+    LostPeers lost(counters_, messages_into(messages_), [&](std::uint64_t process) {
+        asked.push_back(process);
+        return false;
+    });
+    EXPECT_TRUE(lost.add(*known_, "test"));
+    lost.report(*known_);
+    EXPECT_EQ(asked, std::vector<std::uint64_t>{5});
+    EXPECT_TRUE(lost.any());
+    EXPECT_TRUE(messages_.empty());
+}
+
+TEST_F(LostPeersTest, TheUserHearsOfPeersThatItKnows) {
+    lose(*amo_peer_);
+    lose(*other_);
+    EXPECT_EQ(tell_user(), std::vector<Peer*>{known_.get()});
+}
+
+TEST_F(LostPeersTest, WithoutAHandlerTheyAreDropped) {
+    lost_.listen(nullptr, nullptr);
+    lose(*known_);
+    EXPECT_TRUE(tell_user().empty());
+    EXPECT_FALSE(lost_.any());
+}
+
+} // namespace
+} // namespace adaptib::test
