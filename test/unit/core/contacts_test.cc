@@ -7,6 +7,7 @@
 #include "base/wire_connect.h"
 #include "unit/core/reachable_rail.h"
 #include "unit/messages.h"
+#include "unit/protocol/losses.h"
 
 namespace adaptib::test {
 namespace {
@@ -17,21 +18,17 @@ constexpr Status kLacking = Status::error(Reason::no_memory);
 constexpr Status kLate = Status::again(Reason::not_connected);
 constexpr Status kDenied = Status::error(Reason::no_permission);
 
-class Unreached : public testing::Test,
-                  public PathObserver,
-                  public DatagramPathsListener,
-                  public ContactListener {
+class Unreached : public testing::Test, public PathObserver, public DatagramPathsListener {
 protected:
     explicit Unreached(LinkLayer link = LinkLayer::memory) : world_(link) {
         PathRepository::Options options;
         options.clock = &world_.clock;
         PathObserver& observer = *this;
         repository_.emplace(options, world_.rails, world_.counters, observer);
-        DatagramPathsListener& failures = *this;
-        paths_.emplace(world_.rails, *repository_, liveness_, failures);
-        ContactListener& listener = *this;
-        contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, lost_,
-                          messages_into(notices_), listener);
+        DatagramPathsListener& listener = *this;
+        paths_.emplace(world_.rails, *repository_, liveness_, losses_.peers, listener);
+        contacts_.emplace(world_.rails, *paths_, liveness_, world_.clock, losses_.peers,
+                          losses_.events, messages_into(notices_));
         begin_ = world_.clock.now();
     }
 
@@ -53,25 +50,22 @@ protected:
 
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
-    void on_peer_failed(Peer& peer, const std::string& why) override {
-        peer.session.state = ConnectState::failed;
-        failures_.push_back(why);
-    }
     void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
-    void on_early_request(Peer&, const ConnectBody& body) override { early_.push_back(body); }
+    bool is_lost() const { return !peer_.ending.failure.empty(); }
+    // Returns true if the peer is lost for a reason that begins so.
+    bool is_lost_since(const std::string& why) const {
+        return peer_.ending.failure.find("is broken: " + why) != std::string::npos;
+    }
 
     ReachablePeer world_;
     Peer& peer_ = *world_.peer;
     Liveness liveness_{20s};
-    LostPeers lost_{world_.counters, messages_into(reports_), {}};
+    Losses losses_{world_.counters};
     std::optional<PathRepository> repository_;
     std::optional<DatagramPaths> paths_;
     std::optional<Contacts> contacts_;
     Nanoseconds begin_{};
-    std::vector<std::string> failures_;
     std::vector<std::string> notices_;
-    std::vector<ConnectBody> early_;
-    std::vector<std::string> reports_; // of lost peers
 };
 
 class UnreachedElsewhere : public Unreached {
@@ -93,21 +87,18 @@ TEST_F(Unreached, APeerThatNothingWaitsForIsNeitherReportedNorGivenUp) {
     contacts_->add(peer_, kLacking);
     tries_until(300s);
     EXPECT_FALSE(contacts_->empty());
-    EXPECT_TRUE(failures_.empty() && notices_.empty());
+    EXPECT_TRUE(!is_lost() && notices_.empty());
 }
 
 TEST_F(Unreached, OnceItIsReachedItsEarlyRequestIsHandedOn) {
     set_obstacle(kLacking);
     contacts_->add(peer_, kLacking);
     peer_.connection.early_request = std::make_unique<ConnectBody>();
-    peer_.connection.early_request->connection = 17;
     tries_until(10ms);
-    EXPECT_TRUE(early_.empty());
+    EXPECT_FALSE(losses_.events.any());
     set_obstacle(kOk);
     tries_until(20ms);
-    ASSERT_EQ(early_.size(), 1u);
-    EXPECT_EQ(early_[0].connection, 17u);
-    EXPECT_EQ(peer_.connection.early_request, nullptr);
+    EXPECT_TRUE(losses_.events.any(PeerEvent::reachable));
     EXPECT_NE(peer_.contact.datagram.handle, nullptr);
     EXPECT_FALSE(peer_.contact.datagram.coming);
     EXPECT_EQ(contacts_->deadline(), Nanoseconds::max());
@@ -125,11 +116,10 @@ TEST_F(Unreached, AfterASecondOfWaitingOneNoticeAndAfterPatienceTheEnd) {
     EXPECT_NE(notices_[0].find("an operation waits for it: rail m0:1: "), std::string::npos)
         << notices_[0];
     EXPECT_NE(notices_[0].find("after 20 s"), std::string::npos) << notices_[0];
-    EXPECT_TRUE(failures_.empty());
+    EXPECT_FALSE(is_lost());
     tries_until(121s);
-    ASSERT_EQ(failures_.size(), 1u);
-    EXPECT_EQ(failures_[0].find("this process cannot reach it, for 20 s"), 0u) << failures_[0];
-    EXPECT_EQ(reports_.size(), 1u);
+    EXPECT_TRUE(is_lost_since("this process cannot reach it, for 20 s")) << peer_.ending.failure;
+    EXPECT_EQ(losses_.reported.size(), 1u);
     EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_memory});
     EXPECT_TRUE(contacts_->empty());
     EXPECT_FALSE(peer_.contact.datagram.coming);
@@ -146,7 +136,7 @@ TEST_F(Unreached, APeerThatIsGoingToComeUpIsTriedOftenAndNeverGivenUp) {
     EXPECT_LE(tries[0], 1ms);
     EXPECT_EQ(tries.back() - tries[tries.size() - 2], Contacts::kMostPauseOfLate);
     tries_until(60s);
-    EXPECT_TRUE(failures_.empty() && notices_.empty());
+    EXPECT_TRUE(!is_lost() && notices_.empty());
     set_obstacle(kOk);
     tries_until(61s);
     EXPECT_TRUE(contacts_->empty());
@@ -157,16 +147,15 @@ TEST_F(Unreached, ARefusalOfTheSystemIsFinal) {
     contacts_->add(peer_, kDenied);
     EXPECT_TRUE(contacts_->empty());
     EXPECT_EQ(world_.first.refused, std::vector<Reason>{Reason::no_permission});
-    ASSERT_EQ(failures_.size(), 1u);
-    EXPECT_EQ(failures_[0].find("this process cannot reach it: rail"), 0u) << failures_[0];
-    EXPECT_EQ(reports_.size(), 1u);
+    EXPECT_TRUE(is_lost_since("this process cannot reach it: rail")) << peer_.ending.failure;
+    EXPECT_EQ(losses_.reported.size(), 1u);
 }
 
 TEST_F(UnreachedElsewhere, NoRefusalOfADeviceIsFinal) {
     set_obstacle(kDenied);
     contacts_->add(peer_, kDenied);
     EXPECT_EQ(tries_until(10ms).size(), 3u);
-    EXPECT_TRUE(failures_.empty());
+    EXPECT_FALSE(is_lost());
 }
 
 // RoCE: the neighbor's answer was lost, or the host is dead.
@@ -177,10 +166,9 @@ TEST_F(UnreachedElsewhere, AnAddressThatDoesNotAnswerIsTriedUntilPatienceEnds) {
     contacts_->add(peer_, kUnanswered);
     tries_until(19s);
     EXPECT_EQ(notices_.size(), 1u);
-    EXPECT_TRUE(failures_.empty());
+    EXPECT_FALSE(is_lost());
     tries_until(21s);
-    ASSERT_EQ(failures_.size(), 1u);
-    EXPECT_EQ(failures_[0].find("this process cannot reach it, for 20 s"), 0u) << failures_[0];
+    EXPECT_TRUE(is_lost_since("this process cannot reach it, for 20 s")) << peer_.ending.failure;
 }
 
 TEST_F(Unreached, APeerThatHasEndedOrFailedIsLetGo) {
@@ -191,7 +179,7 @@ TEST_F(Unreached, APeerThatHasEndedOrFailedIsLetGo) {
     peer_.health.life.ended = true;
     tries_until(10ms);
     EXPECT_TRUE(contacts_->empty());
-    EXPECT_TRUE(failures_.empty()) << "nothing waits for it";
+    EXPECT_FALSE(is_lost()) << "nothing waits for it";
     peer_.health.life.ended = false;
     contacts_->add(peer_, kLacking);
     peer_.session.state = ConnectState::failed;
@@ -206,7 +194,7 @@ TEST_F(Unreached, AnEndedPeerThatIsWaitedForFails) {
     peer_.health.life.ended = true;
     tries_until(10ms);
     EXPECT_TRUE(contacts_->empty());
-    EXPECT_EQ(failures_.size(), 1u);
+    EXPECT_TRUE(is_lost());
 }
 
 } // namespace

@@ -108,11 +108,6 @@ protected:
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
     // DatagramPathsListener
-    void on_peer_failed(Peer& peer, const std::string& why) override {
-        failed_.push_back(&peer);
-        protocol_.fail(peer, why);
-    }
-
     void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues() {
@@ -158,14 +153,14 @@ protected:
     std::vector<std::unique_ptr<CompletionQueue>> cqs_ = completion_queues();
     ConnectionManager connections_{connect_options(), rails(), cqs_, counters(), connect_events_};
     PeerEvents events_;
-    LostPeers lost_{counters(), [this](Severity, const std::string& text) { on_lost(text); }, {}};
+    LostPeers lost_{
+        events_, counters(), [this](Severity, const std::string& text) { on_lost(text); }, {}};
     Protocol protocol_{protocol_options(), rails(), ranges_, connections_, lost_, events_,
                        counters()};
     PathRepository paths_;
-    DatagramPaths datagram_paths_{rails(), paths_, liveness_, *this};
+    DatagramPaths datagram_paths_{rails(), paths_, liveness_, lost_, *this};
 
     std::vector<Arrived> arrived_;
-    std::vector<Peer*> failed_; // reported by the class under test
     std::vector<std::string> notices_;
     std::vector<std::string> failures_;
 };

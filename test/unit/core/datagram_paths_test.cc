@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "unit/core/reachable_rail.h"
+#include "unit/protocol/losses.h"
 
 namespace adaptib::test {
 namespace {
@@ -21,7 +22,7 @@ protected:
         PathObserver& observer = *this;
         repository_.emplace(options, world_.rails, world_.counters, observer);
         repository_->add(peer_);
-        paths_.emplace(world_.rails, *repository_, liveness_, *this);
+        paths_.emplace(world_.rails, *repository_, liveness_, losses_.peers, *this);
     }
     ~DatagramPathsTest() override { repository_->remove(peer_); }
 
@@ -43,10 +44,6 @@ protected:
         paths_->on_path_changed(peer, pair, now);
     }
     void on_path_line(const std::string&) override {}
-    void on_peer_failed(Peer& peer, const std::string& why) override {
-        peer.session.state = ConnectState::failed;
-        why_ = why;
-    }
     void on_address_moved(Peer&, std::uint32_t remote_rail) override {
         moved_.push_back(remote_rail);
     }
@@ -56,7 +53,7 @@ protected:
     Liveness liveness_{10s};
     std::optional<PathRepository> repository_;
     std::optional<DatagramPaths> paths_;
-    std::string why_;
+    Losses losses_{world_.counters};
     std::vector<std::uint32_t> moved_;
 };
 
@@ -176,8 +173,9 @@ TEST_F(DatagramPathsTest, WithoutAPathForTooLongThePeerIsLost) {
     repository_->report_failure(peer_, 1, "test");
     paths_->on_failure(peer_, Failure::given_up, WorkStatus::retry_exceeded);
     EXPECT_EQ(peer_.session.state, ConnectState::failed);
-    EXPECT_EQ(why_.find("no path to it has worked for 10 s ("), 0u) << why_;
-    EXPECT_NE(why_.find("here/m1:1 -> there/x1:1: test"), std::string::npos) << why_;
+    const std::string& why = peer_.ending.failure;
+    EXPECT_NE(why.find("is broken: no path to it has worked for 10 s ("), std::string::npos) << why;
+    EXPECT_NE(why.find("here/m1:1 -> there/x1:1: test"), std::string::npos) << why;
 }
 
 } // namespace

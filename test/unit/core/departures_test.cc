@@ -295,7 +295,7 @@ TEST_F(DeparturesTest, APeerThatIsWantedAgainKeepsItsHandle) {
 
 TEST_F(DeparturesTest, AFailedPeerIsNotTornDown) {
     disconnect();
-    on_peer_failed(peer_, "test");
+    protocol_.fail(peer_, "test");
     departures_.tear_down_peers();
     EXPECT_FALSE(departures_.any());
     EXPECT_FALSE(torn_down());

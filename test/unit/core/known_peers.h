@@ -41,7 +41,7 @@ private:
     }
 };
 
-class KnownPeers : public CoreParts, public ContactListener {
+class KnownPeers : public CoreParts {
 protected:
     static constexpr std::uint64_t kSelf = 1;
     static constexpr std::uint64_t kKey = 99; // of all peers
@@ -87,12 +87,6 @@ protected:
     }
     ReportingFabric& fabric() { return static_cast<ReportingFabric&>(*fabrics_[0].fabric); }
 
-    // ContactListener
-    void on_peer_failed(Peer& peer, const std::string& why) override {
-        CoreParts::on_peer_failed(peer, why);
-    }
-    void on_early_request(Peer&, const ConnectBody&) override {}
-
     PeerDirectory::Options directory_options() {
         PeerDirectory::Options options;
         options.self = kSelf;
@@ -113,8 +107,8 @@ protected:
     Routes routes_{
         {.self = kSelf, .host = "here", .left_out = "", .paths_per_port = 0}, rails(), ranges_};
     EndedProcesses ended_;
-    Contacts contacts_{rails(), datagram_paths_,         liveness_, clock(),
-                       lost_,   messages_into(notices_), *this};
+    Contacts contacts_{rails(), datagram_paths_,        liveness_, clock(), lost_,
+                       events_, messages_into(notices_)};
     PeerDirectory directory_{directory_options(),
                              {fabrics_, routes_, paths_, datagram_paths_, contacts_, ended_,
                               connections_, protocol_, counters()}};

@@ -138,7 +138,7 @@ TEST_F(PeerDirectoryTest, APeerThatHasLeftIsReachedAgain) {
 
 TEST_F(PeerDirectoryTest, AFailedPeerIsNotReachedAgain) {
     Peer& peer = meet(7);
-    on_peer_failed(peer, "test");
+    protocol_.fail(peer, "test");
     peer.contact.datagram.handle.reset();
     ASSERT_TRUE(get(7).ok());
     EXPECT_EQ(peer_, &peer);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "unit/core/reachable_rail.h"
+#include "unit/protocol/losses.h"
 
 namespace adaptib::test {
 namespace {
@@ -19,8 +20,8 @@ protected:
         options.clock = &world_.clock;
         PathObserver& observer = *this;
         repository_.emplace(options, world_.rails, world_.counters, observer);
-        DatagramPathsListener& failures = *this;
-        paths_.emplace(world_.rails, *repository_, liveness_, failures);
+        DatagramPathsListener& listener = *this;
+        paths_.emplace(world_.rails, *repository_, liveness_, losses_.peers, listener);
         watch_.emplace(ProcessWatch::Options{&world_.clock, &world_.clock, &random_, &liveness_},
                        world_.rails, *repository_, *paths_, world_.counters);
         world_.clock.advance(1s);
@@ -32,13 +33,13 @@ protected:
 
     void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
     void on_path_line(const std::string&) override {}
-    void on_peer_failed(Peer&, const std::string&) override { ADD_FAILURE(); }
     void on_address_moved(Peer&, std::uint32_t) override { ADD_FAILURE(); }
 
     ReachablePeer world_;
     Peer& peer_ = *world_.peer;
     Random random_{1};
     Liveness liveness_{10s};
+    Losses losses_{world_.counters};
     std::optional<PathRepository> repository_;
     std::optional<DatagramPaths> paths_;
     std::optional<ProcessWatch> watch_;

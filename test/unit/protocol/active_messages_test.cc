@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
-#include "unit/messages.h"
+#include "unit/protocol/losses.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -115,20 +115,18 @@ protected:
     std::unique_ptr<Peer> peer = there.peer(9);
     std::unique_ptr<Peer> from = there.peer(8); // the sender, as the receiver sees it
     BlockPool pool;
-    SendFlow flow{pool, there.counters, *this};
+    SendFlow flow{pool, losses.peers, there.counters, *this};
     BackPressure back_pressure{kUnexpectedMost, *this};
     EagerTuning tuning{there.clock, 0, there.counters};
     Completions completions;
-    std::vector<std::string> reports; // of lost peers
-    LostPeers lost{there.counters, messages_into(reports), {}};
-    ActiveMessages sender{kMost,       flow, back_pressure,  tuning,
-                          completions, lost, there.counters, *this};
-    ActiveMessages receiver{kMost,       flow, back_pressure,  tuning,
-                            completions, lost, there.counters, *this};
+    Losses losses{there.counters};
+    ActiveMessages sender{kMost,       flow,         back_pressure,  tuning,
+                          completions, losses.peers, there.counters, *this};
+    ActiveMessages receiver{kMost,       flow,         back_pressure,  tuning,
+                            completions, losses.peers, there.counters, *this};
     const Payload none = Payload(kCapacity);
     std::vector<std::unique_ptr<UserRequest>> requests;
     std::vector<Heard> heard;
-    std::vector<std::string> failures;
     int counted = 0; // messages to a peer without a connection
     std::vector<Allowance> allowed;
 
@@ -146,11 +144,6 @@ private:
     void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
     Allowance least_for(const Peer&) const override { return Allowance::nothing; }
     void note_sent(Peer&) override { ++counted; }
-    void on_peer_failed(Peer& of, const std::string& what) override {
-        failures.push_back(what);
-        of.session.state = ConnectState::failed;
-        flow.fail(of);
-    }
 };
 
 TEST_F(Active, TwoPiecesGoIntoTheRingAsOneMessage) {
@@ -269,7 +262,7 @@ TEST_F(Active, DataThatCannotBePackedEndsWithAnErrorAndIsNotSent) {
         EXPECT_EQ(requests.back()->status, OPAL_COMMON_ADAPTIB_ERROR);
     }
     EXPECT_TRUE(take().empty());
-    EXPECT_TRUE(failures.empty());
+    EXPECT_TRUE(losses.none());
     EXPECT_TRUE(send(2, none));
     EXPECT_EQ(take().size(), 1u);
 }
@@ -301,13 +294,14 @@ TEST_F(Active, ToAPeerThatIsLostNothingIsSent) {
     bool complete = false;
     EXPECT_EQ(sender.send(*peer, 1, data_of(none), user, complete),
               Status::error(Reason::unreachable));
-    EXPECT_EQ(reports.size(), 1u);
+    EXPECT_EQ(losses.reported.size(), 1u);
     EXPECT_TRUE(take().empty());
 }
 
 TEST_F(Active, AnErrorOfTheRingEndsTheRequestAndThePeer) {
     for (const Bytes bytes : {Bytes{100}, 2 * kCapacity}) {
         peer->session.state = ConnectState::open;
+        peer->ending.failure.clear();
         peer->ending.failure_reported = false;
         peer->out.ring.reset();
         ring = std::make_unique<Ring>(kUnits, false);
@@ -317,8 +311,7 @@ TEST_F(Active, AnErrorOfTheRingEndsTheRequestAndThePeer) {
         EXPECT_EQ(requests.back()->status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         EXPECT_EQ(ended(), nullptr);
     }
-    EXPECT_EQ(failures.size(), 2u);
-    EXPECT_EQ(reports.size(), 2u);
+    EXPECT_EQ(losses.reported.size(), 2u);
 }
 
 TEST_F(Active, MessagesToAPeerWithoutAConnectionAreCounted) {
@@ -343,9 +336,9 @@ TEST_F(Active, PartsBeyondTheLongestMessageFailThePeer) {
     for (Bytes taken = 0; taken < kMost; taken += kCapacity) {
         receiver.on_active_part(*from, header, none.data());
     }
-    EXPECT_TRUE(failures.empty());
+    EXPECT_TRUE(losses.none());
     receiver.on_active_part(*from, header, none.data());
-    EXPECT_EQ(failures.size(), 1u);
+    EXPECT_TRUE(losses.only(*from));
     EXPECT_EQ(there.counters.bad_packets, 1u);
     EXPECT_EQ(from->session.state, ConnectState::failed);
 }

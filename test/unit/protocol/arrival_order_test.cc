@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "unit/protocol/losses.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -53,7 +54,8 @@ protected:
     TwoRails there;
     std::unique_ptr<Peer> peer = there.peer(9);
     BlockPool pool;
-    ArrivalOrder order{pool, there.counters, *this};
+    Losses losses{there.counters};
+    ArrivalOrder order{pool, losses.peers, there.counters, *this};
     Numbers handled;
     std::function<void(std::uint32_t)> on_handled = [](std::uint32_t) {};
 
@@ -67,7 +69,6 @@ private:
         handled.push_back(number);
         on_handled(number);
     }
-    void on_peer_failed(Peer&, const std::string& what) override { ADD_FAILURE() << what; }
 };
 
 TEST_F(Arrivals, InOrderNothingIsKept) {

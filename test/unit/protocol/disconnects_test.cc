@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
+#include "unit/protocol/losses.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -63,15 +64,15 @@ public:
     Ring ring{kUnits, true};
     std::unique_ptr<Peer> peer = there.peer(9);
     BlockPool pool;
-    SendFlow flow{pool, there.counters, *this};
+    Losses losses{there.counters};
+    SendFlow flow{pool, losses.peers, there.counters, *this};
     BackPressure back_pressure{kUnexpectedMost, *this};
-    PeerEvents events;
-    Disconnects disconnects{flow, back_pressure, events, *this};
+    Disconnects disconnects{flow, back_pressure, losses.events, *this};
     int started = 0; // calls to start what was held
     std::vector<Allowance> allowed;
 
 private:
-    int reports(PeerEvent event) { return static_cast<int>(events.take(event).size()); }
+    int reports(PeerEvent event) { return static_cast<int>(losses.events.take(event).size()); }
 
     int over_ = 0;
     int left_ = 0;
@@ -79,7 +80,6 @@ private:
     bool send_pending(PendingSend&) override { return true; }
     void on_send_lost(SendRequest&) override {}
     void on_flushed(Peer& of) override { disconnects.end_if_over(of); }
-    void on_peer_failed(Peer&, const std::string& what) override { ADD_FAILURE() << what; }
     bool leaves(Peer&) override { return false; }
     void want_connection(Peer&) override {}
     void want_repair(Peer&) override {}

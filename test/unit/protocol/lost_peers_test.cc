@@ -20,7 +20,7 @@ protected:
                      &heard_);
     }
     void lose(Peer& peer, const std::string& what = "its cable was cut") {
-        EXPECT_TRUE(lost_.add(peer, what));
+        lost_.lose(peer, what);
         lost_.report(peer);
     }
     std::vector<Peer*> tell_user() {
@@ -37,14 +37,15 @@ protected:
     std::unique_ptr<Peer> amo_peer_ = rails_.peer(5);
     std::unique_ptr<Peer> other_ = rails_.peer(6);
     std::vector<std::string> messages_;
-    LostPeers lost_{counters_, messages_into(messages_), {}};
+    PeerEvents events_;
+    LostPeers lost_{events_, counters_, messages_into(messages_), {}};
     std::vector<Peer*> heard_;
 };
 
 TEST_F(LostPeersTest, EachIsReportedOnceWithTheFirstReason) {
     EXPECT_FALSE(lost_.any());
     lose(*known_);
-    EXPECT_FALSE(lost_.add(*known_, "another reason"));
+    lost_.lose(*known_, "another reason");
     lost_.report(*known_);
     ASSERT_EQ(messages_.size(), 1u);
     EXPECT_NE(messages_[0].find("process 5 "), std::string::npos);
@@ -53,6 +54,18 @@ TEST_F(LostPeersTest, EachIsReportedOnceWithTheFirstReason) {
     EXPECT_EQ(tell_user(), std::vector<Peer*>{known_.get()});
     EXPECT_FALSE(lost_.any());
     EXPECT_TRUE(tell_user().empty());
+}
+
+TEST_F(LostPeersTest, NothingGoesToALostPeerAndWhatWaitsForItIsToEnd) {
+    known_->session.state = ConnectState::open;
+    counters_.connections_open = 1;
+    lost_.lose(*known_, "test");
+    EXPECT_EQ(known_->session.state, ConnectState::failed);
+    EXPECT_EQ(counters_.connections_open, 0u);
+    EXPECT_TRUE(known_->in.unheard);
+    EXPECT_EQ(events_.take(PeerEvent::lost), std::vector<Peer*>{known_.get()});
+    lost_.lose(*known_, "test");
+    EXPECT_FALSE(events_.any()) << "once";
 }
 
 TEST_F(LostPeersTest, OneThatIsExpectedIsNotReported) {
@@ -67,11 +80,11 @@ TEST_F(LostPeersTest, OneThatIsExpectedIsNotReported) {
 TEST_F(LostPeersTest, ALossThatIsNoNewsIsToldToTheUserAlone) {
     known_->contact.name = endpoint_name(5, 3);
     std::vector<std::uint64_t> asked;
-    LostPeers lost(counters_, messages_into(messages_), [&](std::uint64_t process) {
+    LostPeers lost(events_, counters_, messages_into(messages_), [&](std::uint64_t process) {
         asked.push_back(process);
         return false;
     });
-    EXPECT_TRUE(lost.add(*known_, "test"));
+    lost.lose(*known_, "test");
     lost.report(*known_);
     EXPECT_EQ(asked, std::vector<std::uint64_t>{5});
     EXPECT_TRUE(lost.any());

@@ -188,7 +188,7 @@ TEST_F(Sends, WhatWaitsEndsWithThePeer) {
     EXPECT_EQ(bad(), 1u);
 
     EXPECT_EQ(send(8), Status::error(Reason::unreachable));
-    EXPECT_EQ(losses.size(), 1u);
+    EXPECT_EQ(losses.reported.size(), 1u);
 }
 
 TEST_F(Sends, DataThatCannotBePackedEndsItsRequest) {

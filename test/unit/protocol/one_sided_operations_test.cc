@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "unit/messages.h"
+#include "unit/protocol/losses.h"
 #include "unit/protocol/open_peer.h"
 #include "unit/protocol/two_ends.h"
 
@@ -29,10 +30,10 @@ class Process final : TransferListener, OneSidedListener {
 public:
     Process(RailList rails, RailRange fabric, const Clock& clock, Counters& counters,
             const ExposedMemory::Options& options = {0, kBlock})
-        : lost_(counters, messages_into(losses), {}), fabrics_{fabric},
+        : losses(counters), fabrics_{fabric},
           memory(options, rails, fabrics_, counters, ignore_message),
           operations({kSelf, true, kBlock, &clock},
-                     {rails, memory, pool_, engine, completions_, counters}, lost_,
+                     {rails, memory, pool_, engine, completions_, counters}, losses.peers,
                      messages_into(failures), *this),
           engine({&clock, Nanoseconds{0}, 10}, rails, counters, *this, operations) {}
 
@@ -44,9 +45,9 @@ public:
 
     std::vector<std::string> failures;
     std::vector<MessageType> sent;
-    RegionQueryBody query{};         // the last ...
-    RegionKeysBody keys{};           // ... and the last answer
-    std::vector<std::string> losses; // that were reported
+    RegionQueryBody query{}; // the last ...
+    RegionKeysBody keys{};   // ... and the last answer
+    Losses losses;
     bool long_messages = false;
 
 private:
@@ -64,7 +65,6 @@ private:
     }
     std::span<std::byte> data_of_send(const Peer&, std::uint64_t) const override { return {}; }
 
-    LostPeers lost_;
     BlockPool pool_;
     Completions completions_;
     std::vector<RailRange> fabrics_;
@@ -169,7 +169,7 @@ TEST_F(OneSidedTest, AnInvalidOperationIsRefused) {
 TEST_F(OneSidedTest, ALostPeerIsReported) {
     peer->session.state = ConnectState::failed;
     EXPECT_EQ(start(), Status::error(Reason::unreachable));
-    EXPECT_EQ(process.losses.size(), 1u);
+    EXPECT_EQ(process.losses.reported.size(), 1u);
     expect_none_under_way();
 }
 

@@ -14,6 +14,7 @@
 
 #include "unit/channel/ring_pair.h"
 #include "unit/messages.h"
+#include "unit/protocol/losses.h"
 #include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
@@ -58,7 +59,8 @@ protected:
 
     void use(bool put) {
         rendezvous.emplace(Rendezvous::Options{put, kBlock, 2, messages_into(failures)}, flow,
-                           transfers, there.counters, static_cast<RendezvousListener&>(*this));
+                           transfers, losses.peers, there.counters,
+                           static_cast<RendezvousListener&>(*this));
     }
     // Takes the messages that are in the ring.
     std::vector<Message> take() {
@@ -116,7 +118,8 @@ protected:
     Ring ring{kUnits, false};
     std::vector<std::byte> data = std::vector<std::byte>(kLength);
     BlockPool pool;
-    SendFlow flow{pool, there.counters, *this};
+    Losses losses{there.counters};
+    SendFlow flow{pool, losses.peers, there.counters, *this};
     TransferEngine transfers{
         {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
     RegistrationCache registrations{rails, {0, 2}, kMiB, there.counters};
@@ -150,9 +153,6 @@ private:
     void on_received(ReceiveRequest&, Bytes, Bytes bytes, int failure) override {
         received = bytes;
         receive_status = failure;
-    }
-    void on_peer_failed(Peer& of, const std::string&) override {
-        of.session.state = ConnectState::failed;
     }
     void want_connection(Peer&) override {}
     void want_repair(Peer&) override {}

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
+#include "unit/protocol/losses.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -69,12 +70,12 @@ protected:
     std::unique_ptr<Ring> ring = std::make_unique<Ring>(kUnits, false);
     std::unique_ptr<Peer> peer = there.peer(9);
     BlockPool pool;
-    SendFlow flow{pool, there.counters, *this};
+    Losses losses{there.counters};
+    SendFlow flow{pool, losses.peers, there.counters, *this};
     std::vector<std::unique_ptr<SendRequest>> requests;
     std::vector<std::uint64_t> ids;         // of control messages that have arrived
     std::vector<const PendingSend*> passed; // to send_pending
     std::vector<const SendRequest*> lost;
-    std::vector<std::string> failures;
     bool has_room = true; // for the owner's sends
     bool peer_leaves = false;
     int flushed = 0;
@@ -87,11 +88,6 @@ private:
     }
     void on_send_lost(SendRequest& request) override { lost.push_back(&request); }
     void on_flushed(Peer&) override { ++flushed; }
-    void on_peer_failed(Peer& of, const std::string& what) override {
-        failures.push_back(what);
-        of.session.state = ConnectState::failed;
-        flow.fail(of);
-    }
     bool leaves(Peer&) override { return peer_leaves; }
     void want_connection(Peer&) override { ++connections_wanted; }
     void want_repair(Peer&) override {}
@@ -226,9 +222,9 @@ TEST_F(Flow, AnErrorOfTheRingFailsThePeerUnlessItIsLeaving) {
     ring->qp.post_result = Status::error(Reason::peer_gone);
     peer_leaves = true;
     flow.send_control(*peer, MessageType::disconnect, nullptr, 0);
-    EXPECT_TRUE(failures.empty());
+    EXPECT_TRUE(losses.none());
     send_control(1);
-    EXPECT_EQ(failures.size(), 1u);
+    EXPECT_TRUE(losses.only(*peer));
     EXPECT_EQ(peer->session.state, ConnectState::failed);
 }
 

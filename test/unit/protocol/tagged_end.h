@@ -16,6 +16,7 @@
 #include "protocol/tagged_receives.h"
 #include "unit/channel/ring_pair.h"
 #include "unit/messages.h"
+#include "unit/protocol/losses.h"
 #include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
@@ -77,6 +78,14 @@ protected:
         while (RingSends::try_send(*peer, {}, data.data(), kLimit)) {
         }
     }
+    // What waits for the peer ends, if it has been lost.
+    void end_lost() {
+        if (losses.only(*peer)) {
+            sends.fail(*peer);
+            rendezvous.fail(*peer);
+            receives.fail(*peer);
+        }
+    }
     Data to_send(Bytes bytes) { return {data.data(), bytes, nullptr, nullptr, nullptr}; }
     Data to_fill(Bytes bytes) { return {got.data(), bytes, nullptr, nullptr, nullptr}; }
     // Returns the request if it has been reported, not within its call.
@@ -94,32 +103,24 @@ protected:
     TransferEngine transfers{
         {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
     EagerTuning tuning{there.clock, 4096, there.counters};
-    std::vector<std::string> losses; // that were reported
-    LostPeers lost{there.counters, messages_into(losses), {}};
-    TaggedReceives receives{{kSelfLimit, kMost}, flow, rendezvous, lost, there.counters, *this};
+    Losses losses{there.counters};
+    TaggedReceives receives{{kSelfLimit, kMost}, flow,           rendezvous,
+                            losses.peers,        there.counters, *this};
     MessageSends sends{kThreshold,
                        {flow, rendezvous, tuning, transfers, memory, receives},
-                       lost,
+                       losses.peers,
                        there.counters,
                        *this};
-    SendFlow flow{receives.pool(), there.counters, *this};
-    Rendezvous rendezvous{{false, 1024, 2}, flow, transfers, there.counters, *this};
+    SendFlow flow{receives.pool(), losses.peers, there.counters, *this};
+    Rendezvous rendezvous{{false, 1024, 2}, flow, transfers, losses.peers, there.counters, *this};
     UserRequest user{};
     UserRequest other{};
     bool complete = false;
-    std::vector<std::string> failures; // why the peer has failed
     int connections_wanted = 0;
     Allowance least = Allowance::nothing;
     std::vector<Allowance> allowed; // told to the peer
 
 private:
-    void on_peer_failed(Peer& of, const std::string& what) override {
-        failures.push_back(what);
-        of.session.state = ConnectState::failed;
-        sends.fail(of);
-        rendezvous.fail(of);
-        receives.fail(of);
-    }
     bool read_at_once(Peer&, const RendezvousBody&, void*, Bytes) override { return false; }
     void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
     Allowance least_for(const Peer&) const override { return least; }

@@ -242,7 +242,7 @@ TEST_F(Receives, OnlyReceivesOfTheLostPeerEndWithIt) {
     EXPECT_EQ(receives.posted(), 1u);
 
     EXPECT_EQ(receive(100, kEnvelope, peer.get()), Status::error(Reason::unreachable));
-    EXPECT_EQ(losses.size(), 1u);
+    EXPECT_EQ(losses.reported.size(), 1u);
     EXPECT_EQ(receives.posted(), 1u);
 }
 

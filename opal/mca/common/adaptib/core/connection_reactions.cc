@@ -52,8 +52,7 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
 void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std::string& what) {
     note(TraceKind::connect_end, peer, peer.contact.name);
     if (parts_->protocol.leaves(peer)) {
-        peer.session.state =
-            peer.session.state == ConnectState::failed ? ConnectState::idle : peer.session.state;
+        peer.session.state = peer.session.lost() ? ConnectState::idle : peer.session.state;
         return;
     }
     std::string why;

@@ -57,7 +57,7 @@ void Contacts::retry(Nanoseconds now) {
 // Returns true if the contact is settled, for better or worse.
 bool Contacts::try_contact(Contact& contact, Nanoseconds now) {
     Peer& peer = *contact.peer;
-    if (peer.session.state == ConnectState::failed) {
+    if (peer.session.lost()) {
         peer.contact.datagram.coming = false;
         return true;
     }
@@ -69,12 +69,12 @@ bool Contacts::try_contact(Contact& contact, Nanoseconds now) {
     peer.contact.datagram.coming = false;
     if (!status.ok()) {
         if (is_waited_for(peer)) {
-            listener_.on_peer_failed(peer, reason_text(status.reason()));
+            lost_.lose(peer, reason_text(status.reason()));
         }
         return true;
     }
-    if (const auto early = std::move(peer.connection.early_request); early != nullptr) {
-        listener_.on_early_request(peer, *early);
+    if (peer.connection.early_request != nullptr) {
+        events_.report(peer, PeerEvent::reachable);
     }
     return true;
 }
@@ -121,7 +121,7 @@ void Contacts::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
     peer.contact.datagram.coming = false;
     const AddressRail& remote = peer.contact.address.rails[peer.contact.route.remote.first];
     rails_[peer.contact.route.local.first]->refuse({remote.size, remote.bytes}, status.reason());
-    listener_.on_peer_failed(
+    lost_.lose(
         peer,
         "this process cannot reach it" +
             (may_be_reached(status) ? ", for " + whole_seconds_text(lasted) : std::string()) +

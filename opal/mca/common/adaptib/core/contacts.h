@@ -31,17 +31,6 @@
 
 namespace adaptib {
 
-class ContactListener {
-public:
-    // The peer is lost.
-    virtual void on_peer_failed(Peer& peer, const std::string& why) = 0;
-    // The peer can be reached now, and had asked for a connection before.
-    virtual void on_early_request(Peer& peer, const ConnectBody& body) = 0;
-
-protected:
-    ~ContactListener() = default;
-};
-
 class Contacts {
 public:
     static constexpr Nanoseconds kFirstPause{1'000'000};
@@ -52,9 +41,9 @@ public:
     static constexpr Nanoseconds kReportAfter{1'000'000'000}; // time that something has waited
 
     Contacts(RailList rails, DatagramPaths& paths, const Liveness& liveness, const Clock& clock,
-             LostPeers& lost, MessageFunction message, ContactListener& listener)
+             LostPeers& lost, PeerEvents& events, MessageFunction message)
         : rails_(rails), paths_(paths), liveness_(liveness), clock_(clock), lost_(lost),
-          message_(std::move(message)), listener_(listener) {}
+          events_(events), message_(std::move(message)) {}
 
     // Adds a peer that could not be reached just now. A process that has ended does not matter as
     // long as nothing that it has sent needs an answer.
@@ -83,8 +72,8 @@ private:
     const Liveness& liveness_;
     const Clock& clock_;
     LostPeers& lost_;
+    PeerEvents& events_;
     MessageFunction message_;
-    ContactListener& listener_;
     std::vector<Contact> contacts_;
     bool reported_ = false; // a notice has said that something waits for such peers
 };

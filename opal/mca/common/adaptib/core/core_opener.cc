@@ -134,7 +134,8 @@ void CoreOpener::open_paths() {
     options.clock = &parts_.attended;
     parts_.paths =
         std::make_unique<PathRepository>(options, rails(), counters_, parts_.path_reactions);
-    parts_.datagram_paths.emplace(rails(), *parts_.paths, parts_.liveness, parts_.path_reactions);
+    parts_.datagram_paths.emplace(rails(), *parts_.paths, parts_.liveness, parts_.lost,
+                                  parts_.path_reactions);
     parts_.watch.emplace(ProcessWatch::Options{environment_.clock, &parts_.attended,
                                                environment_.random, &parts_.liveness},
                          rails(), *parts_.paths, *parts_.datagram_paths, counters_);
@@ -146,7 +147,7 @@ void CoreOpener::open_paths() {
     probes.clock = &parts_.attended;
     probes.random = environment_.random;
     parts_.contacts.emplace(rails(), *parts_.datagram_paths, parts_.liveness, *environment_.clock,
-                            parts_.lost, environment_.message, parts_.path_reactions);
+                            parts_.lost, parts_.peer_events, environment_.message);
     parts_.probes =
         std::make_unique<PathProbes>(probes, *parts_.paths, counters_, *parts_.datagram_paths);
 }

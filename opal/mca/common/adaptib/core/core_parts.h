@@ -40,13 +40,13 @@ namespace adaptib {
 
 struct CoreParts {
     explicit CoreParts(const CoreEnvironment& of)
-        : environment(of), lost(*of.counters, of.message, of.is_news),
+        : environment(of), lost(peer_events, *of.counters, of.message, of.is_news),
           connection_reactions(*of.clock, liveness, of.message), path_reactions(of.message) {}
 
     CoreEnvironment environment;
     Liveness liveness;
-    LostPeers lost;
     PeerEvents peer_events;
+    LostPeers lost;
     ConnectionReactions connection_reactions;
     PathReactions path_reactions;
     AttendedClock attended{*environment.clock}; // for all that peers' answers are timed by

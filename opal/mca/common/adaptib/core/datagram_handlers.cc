@@ -65,8 +65,7 @@ void DatagramHandlers::tolerate_faults(std::uint32_t fabric) {
                                             DatagramChannel::PathFailure failure,
                                             WorkStatus status) {
         Peer* peer = parts_.peers.find(target.name, fabric);
-        if (peer != nullptr && peer->session.state != ConnectState::failed &&
-            !parts_.departures.takes(*peer)) {
+        if (peer != nullptr && !peer->session.lost() && !parts_.departures.takes(*peer)) {
             parts_.datagram_paths.on_failure(*peer, failure, status);
         }
     };
@@ -100,7 +99,7 @@ void DatagramHandlers::hand_over(Peer& peer, const MessageHeader& header, const 
     }
     if (Handshake::may_say_fenced(peer, header.type)) [[unlikely]] {
         parts_.rings.empty(peer);
-        if (peer.session.state == ConnectState::failed) {
+        if (peer.session.lost()) {
             return; // what was in the ring has broken the connection
         }
     }
@@ -155,7 +154,7 @@ void DatagramHandlers::on_probe(std::uint32_t fabric, std::uint64_t from, std::u
                                 std::uint32_t port, std::uint8_t rail, const MessageHeader& header,
                                 const std::byte* body) {
     Peer* peer = parts_.peers.sender_of(fabric, from, key);
-    if (peer == nullptr || peer->session.state == ConnectState::failed) {
+    if (peer == nullptr || peer->session.lost()) {
         return;
     }
     if (header.type == MessageType::life_question) {

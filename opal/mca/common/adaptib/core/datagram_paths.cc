@@ -164,7 +164,7 @@ void DatagramPaths::leave(Peer& peer) {
             return; // in that case the next doubt tries again
         }
         if (status.reason() == Reason::peer_gone) {
-            listener_.on_peer_failed(peer, reason_text(status.reason()));
+            lost_.lose(peer, reason_text(status.reason()));
             return;
         }
         if (!paths_.usable(peer, pair)) {
@@ -212,8 +212,8 @@ void DatagramPaths::on_partition(Peer& peer, Nanoseconds lasted) {
         paths += (pair == 0 ? "" : "; ") + paths_.path_text(peer, pair) +
                  (why.empty() ? "" : ": " + why);
     }
-    listener_.on_peer_failed(peer, "no path to it has worked for " + whole_seconds_text(lasted) +
-                                       " (" + paths + ")" + silence_text(peer, lasted));
+    lost_.lose(peer, "no path to it has worked for " + whole_seconds_text(lasted) + " (" + paths +
+                         ")" + silence_text(peer, lasted));
 }
 
 // The end of a message that lists paths that do not work.

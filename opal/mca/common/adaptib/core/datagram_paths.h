@@ -21,6 +21,7 @@
 #include "channel/datagram.h"
 #include "fabric/rail.h"
 #include "peer/peer.h"
+#include "protocol/lost_peers.h"
 #include "recovery/liveness.h"
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
@@ -29,8 +30,6 @@ namespace adaptib {
 
 class DatagramPathsListener {
 public:
-    // The peer is lost.
-    virtual void on_peer_failed(Peer& peer, const std::string& why) = 0;
     // A rail of the peer has another address than its queue pairs here are connected to.
     virtual void on_address_moved(Peer& peer, std::uint32_t remote_rail) = 0;
 
@@ -40,9 +39,9 @@ protected:
 
 class DatagramPaths final : public ProbeSender {
 public:
-    DatagramPaths(RailList rails, PathRepository& paths, const Liveness& liveness,
+    DatagramPaths(RailList rails, PathRepository& paths, const Liveness& liveness, LostPeers& lost,
                   DatagramPathsListener& listener)
-        : rails_(rails), paths_(paths), liveness_(liveness), listener_(listener) {}
+        : rails_(rails), paths_(paths), liveness_(liveness), lost_(lost), listener_(listener) {}
 
     // ---- Asking
 
@@ -99,6 +98,7 @@ private:
     RailList rails_;
     PathRepository& paths_;
     const Liveness& liveness_;
+    LostPeers& lost_;
     DatagramPathsListener& listener_;
 };
 

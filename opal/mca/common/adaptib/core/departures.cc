@@ -35,7 +35,7 @@ void Departures::on_refused(Peer& peer, Status status, std::string text) {
 void Departures::on_peers_changed() {
     std::vector<Peer*> gone;
     peers_.for_each([&](Peer& peer) {
-        if (peer.contact.datagram.handle == nullptr || peer.session.state == ConnectState::failed) {
+        if (peer.contact.datagram.handle == nullptr || peer.session.lost()) {
             return;
         }
         if (how_gone(peer).why != nullptr) {
@@ -60,8 +60,7 @@ void Departures::end(const std::vector<Peer*>& gone) {
     for (Peer* peer : gone) {
         rings_.empty(*peer);
         const Gone how = how_gone(*peer);
-        if (how.why == nullptr || peer->session.state == ConnectState::failed ||
-            protocol_.leaves(*peer)) {
+        if (how.why == nullptr || peer->session.lost() || protocol_.leaves(*peer)) {
             continue;
         }
         if (how.ended) {
@@ -86,8 +85,8 @@ bool Departures::takes(Peer& peer) {
 void Departures::release_left_peers() {
     for (Peer* peer : reported_.take(PeerEvent::left)) {
         rings_.empty(*peer); // a failed return of credit may have told before all was received
-        reported_.drop(*peer, PeerEvent::disconnected);
-        if (peer->session.state == ConnectState::failed || protocol_.needs(*peer)) {
+        static_cast<void>(reported_.drop(*peer, PeerEvent::disconnected));
+        if (peer->session.lost() || protocol_.needs(*peer)) {
             continue;
         }
         if (!connections_.shared_draining().drained_by_others(*peer, connections_.owners())) {
@@ -110,7 +109,7 @@ void Departures::tear_down_peers() {
     }
     release_left_peers();
     for (Peer* peer : reported_.take(PeerEvent::disconnected)) {
-        if (peer->session.state == ConnectState::failed) {
+        if (peer->session.lost()) {
             continue;
         }
         if (peer->interruption.repair.wanted || peer->interruption.active) {

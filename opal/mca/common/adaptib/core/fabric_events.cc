@@ -186,8 +186,7 @@ void FabricEvents::fail_peers_on(std::uint32_t rail) {
             !(parts_.migration != nullptr && parts_.migration->rides_out(peer, chosen, rail));
         const bool datagrams =
             !parts_.datagram_paths.moves(peer) && rail == peer.contact.route.local.first;
-        if (peer.session.state != ConnectState::failed &&
-            (datagrams || (ring && !peer.session.repairable))) {
+        if (!peer.session.lost() && (datagrams || (ring && !peer.session.repairable))) {
             parts_.protocol.fail(peer, "rail " + name + " is down");
         }
     });
@@ -199,7 +198,7 @@ void FabricEvents::fail_loopbacks_on(std::uint32_t rail) {
         const bool uses = std::any_of(
             peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(),
             [&](const Subchannel& each) { return each.local_rail == rail && each.qp != nullptr; });
-        if (uses && peer.session.state != ConnectState::failed) {
+        if (uses && !peer.session.lost()) {
             parts_.protocol.fail(peer, "the device of rail " + parts_.rails[rail]->info().name +
                                            " was lost");
         }

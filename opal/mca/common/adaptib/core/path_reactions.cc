@@ -82,7 +82,7 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
 // checked when its connection opens.
 void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                                     const std::string&) {
-    if (peer.session.state == ConnectState::failed) {
+    if (peer.session.lost()) {
         return;
     }
     const auto rail = static_cast<std::uint8_t>(peer.contact.route.pairs[pair].local);
@@ -106,10 +106,6 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was,
 
 void PathReactions::on_path_line(const std::string& line) { message_(Severity::notice, line); }
 
-void PathReactions::on_peer_failed(Peer& peer, const std::string& why) {
-    parts_->protocol.fail(peer, why);
-}
-
 // The peer repairs the connection, too. It may have asked for that before this side knew the new
 // address: then the queue pairs just connected have the old one, and would wait for answers until
 // their last retry. Those of a request are connected when it is answered.
@@ -124,10 +120,6 @@ void PathReactions::on_address_moved(Peer& peer, std::uint32_t remote_rail) {
     if (parts_->paths.on() && connected && std::any_of(all.begin(), all.end(), leads_there)) {
         parts_->connections.repairs().begin(peer);
     }
-}
-
-void PathReactions::on_early_request(Peer& peer, const ConnectBody& body) {
-    parts_->connections.on_early_request(peer, body);
 }
 
 } // namespace adaptib

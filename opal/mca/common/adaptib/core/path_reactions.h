@@ -17,7 +17,6 @@
 #include "base/severity.h"
 #include "channel/shared_queue_pairs.h"
 #include "connect/connection_manager.h"
-#include "core/contacts.h"
 #include "core/datagram_paths.h"
 #include "core/departures.h"
 #include "core/peer_directory.h"
@@ -31,10 +30,7 @@
 
 namespace adaptib {
 
-class PathReactions final : public PathListener,
-                            public PathObserver,
-                            public DatagramPathsListener,
-                            public ContactListener {
+class PathReactions final : public PathListener, public PathObserver, public DatagramPathsListener {
 public:
     // The parts of the core that paths concern. They are made after this object.
     struct Parts {
@@ -61,10 +57,8 @@ public:
     void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                          const std::string& why) override;
     void on_path_line(const std::string& line) override;
-    // DatagramPathsListener, ContactListener
-    void on_peer_failed(Peer& peer, const std::string& why) override;
+    // DatagramPathsListener
     void on_address_moved(Peer& peer, std::uint32_t remote_rail) override;
-    void on_early_request(Peer& peer, const ConnectBody& body) override;
 
 private:
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {

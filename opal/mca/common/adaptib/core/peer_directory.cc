@@ -10,7 +10,7 @@ namespace {
 // Returns true if the peer has been released, and its address was given up.
 bool sleeps(const Peer& peer) {
     return peer.contact.datagram.handle == nullptr && !peer.contact.datagram.coming &&
-           peer.session.state != ConnectState::failed;
+           !peer.session.lost();
 }
 
 } // namespace
@@ -42,8 +42,7 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
 
 Status PeerDirectory::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
                                    Peer*& out) {
-    if (loopback != nullptr && loopback->session.state == ConnectState::failed &&
-        loopback->transfers.one_sided == 0) {
+    if (loopback != nullptr && loopback->session.lost() && loopback->transfers.one_sided == 0) {
         loopback.reset(); // an operation outside a registered range has failed it
     }
     if (loopback == nullptr) {

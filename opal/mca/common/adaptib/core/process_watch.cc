@@ -111,7 +111,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
     std::vector<Peer*> ended;
     protocol.for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     peers.for_each([&](Peer& peer) {
-        if (peer.session.state == ConnectState::failed || peer.ending.disconnect_received) {
+        if (peer.session.lost() || peer.ending.disconnect_received) {
             return;
         }
         if (awaited.contains(&peer) || is_awaited(peer)) {

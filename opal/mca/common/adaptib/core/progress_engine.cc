@@ -89,6 +89,9 @@ inline bool ProgressEngine::nothing_else() const {
     if (protocol_.retry_due()) [[unlikely]] {
         events += protocol_.retry();
     }
+    if (protocol_.events().any()) [[unlikely]] {
+        handle_peer_events();
+    }
     if (connections_.retry_due() || connections_.closing()) [[unlikely]] {
         if (connections_.cm_connects().active() && tick_ % kCompletionsEvery == 0) {
             events_.poll();
@@ -100,6 +103,16 @@ inline bool ProgressEngine::nothing_else() const {
         departures_.tear_down_peers();
     }
     return events;
+}
+
+// Departures has those that are gone or have disconnected.
+void ProgressEngine::handle_peer_events() {
+    protocol_.end_lost_peers();
+    for (Peer* peer : protocol_.events().take(PeerEvent::reachable)) {
+        if (const auto early = std::move(peer->connection.early_request); early != nullptr) {
+            connections_.on_early_request(*peer, *early);
+        }
+    }
 }
 
 // Times channels before the pass, when they have gone unpolled for longest, and runs timers after

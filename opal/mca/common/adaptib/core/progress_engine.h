@@ -88,6 +88,7 @@ private:
     bool others_idle() const;
     bool nothing_else() const;
     std::size_t look_after_others(bool idle);
+    void handle_peer_events();
     std::size_t poll_datagrams();
     std::size_t time_channels();
     void housekeeping();

@@ -40,8 +40,7 @@ bool acceptable(const MessageHeader& header, const std::byte* body) {
 bool takes_credit(const Peer& peer) {
     const bool needs = !peer.ending.disconnect_received ||
                        (peer.transfers.users > 0 && !peer.session.disconnect_sent);
-    return needs && peer.session.state != ConnectState::closing &&
-           peer.session.state != ConnectState::failed;
+    return needs && peer.session.state != ConnectState::closing && !peer.session.lost();
 }
 
 } // namespace
@@ -201,7 +200,7 @@ bool RingPoller::take_any(Peer& peer, RingReader& ring) {
     if (ring.has_deferred()) [[unlikely]] {
         release_deferred();
     }
-    if (peer.session.state == ConnectState::failed) [[unlikely]] {
+    if (peer.session.lost()) [[unlikely]] {
         return false; // messages before it may be missing
     }
     MessageHeader header;
@@ -226,7 +225,7 @@ bool RingPoller::take_any(Peer& peer, RingReader& ring) {
 // Nothing behind a malformed message can be trusted, or delivered, since delivery is in order. The
 // fault is reported even if nothing waits for the peer: nothing else would tell of it.
 void RingPoller::on_garbage(Peer& peer) {
-    if (peer.session.state == ConnectState::failed) {
+    if (peer.session.lost()) {
         return;
     }
     ++counters_.bad_packets;
@@ -241,7 +240,7 @@ void RingPoller::on_garbage(Peer& peer) {
 }
 
 void RingPoller::empty(Peer& peer) {
-    while (peer.in.ring.has_value() && peer.session.state != ConnectState::failed &&
+    while (peer.in.ring.has_value() && !peer.session.lost() &&
            (poll_ring(peer) > 0 || (peer.in.ring.has_value() && take_any(peer, *peer.in.ring)))) {
     }
     if (deferring_ == &peer) { // the ring may be reused, so leave it empty

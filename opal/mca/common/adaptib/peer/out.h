@@ -47,6 +47,12 @@ struct PeerSession {
     bool connected() const { return state == ConnectState::open || state == ConnectState::closing; }
     // Returns true while a connection is coming up, or being repaired.
     bool connecting() const { return in_handshake() || state == ConnectState::repairing; }
+    bool lost() const { return state == ConnectState::failed; }
+    // The peer is lost: nothing goes to it from now on.
+    void lose(Counters& counters) {
+        counters.connections_open -= connected() ? 1 : 0;
+        state = ConnectState::failed;
+    }
 
     std::uint32_t next_send = 0; // number of the next message
     ConnectState state = ConnectState::idle;

@@ -109,7 +109,7 @@ public:
     // Returns true if a message may go as a datagram now: it has no ring to go into, nothing has to
     // go before it, and there is room.
     bool may_use_datagram(Bytes length) const {
-        return out.ring == nullptr && !out.has_pending() && session.state != ConnectState::failed &&
+        return out.ring == nullptr && !out.has_pending() && !session.lost() &&
                !session.disconnect_sent && length <= contact.datagram_capacity() &&
                DatagramChannel::has_room(contact.datagram);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerEvents: what has become of peers, for the core to act on at the end of its progress
-// (core/departures.h).
+// PeerEvents: what has become of peers, for the core to act on in its progress
+// (core/progress_engine.h).
 //
 // Purpose: whoever finds out reports it in the middle of other work, and goes on. The record of a
 // peer stays until the end, so an event may wait.
@@ -20,6 +20,8 @@
 namespace adaptib {
 
 enum class PeerEvent : std::uint8_t {
+    lost,         // what waits for it ends
+    reachable,    // by datagrams; it has asked for a connection before
     gone,         // its process has ended, or says that it ends; something may be wanted of it
     left,         // it is gone, and nothing is wanted of it
     disconnected, // the disconnect handshake is over: nothing refers to it any more
@@ -41,12 +43,13 @@ public:
     bool any(PeerEvent event) const { return !waiting_[static_cast<std::size_t>(event)].empty(); }
     // Returns the peers with that event, in the order of the reports; they wait no more.
     std::vector<Peer*> take(PeerEvent event) { return std::exchange(of(event), {}); }
-    void drop(const Peer& peer, PeerEvent event) { std::erase(of(event), &peer); }
+    // Returns true if that event of the peer has waited.
+    bool drop(const Peer& peer, PeerEvent event) { return std::erase(of(event), &peer) > 0; }
 
 private:
     std::vector<Peer*>& of(PeerEvent event) { return waiting_[static_cast<std::size_t>(event)]; }
 
-    std::array<std::vector<Peer*>, 3> waiting_;
+    std::array<std::vector<Peer*>, 5> waiting_;
 };
 
 } // namespace adaptib

@@ -22,7 +22,7 @@ Status ActiveMessages::send(Peer& peer, std::uint8_t tag, const Data& data, User
     assign(request.data, data);
     request.type = MessageType::active;
     request.tag = tag;
-    if (peer.session.state == ConnectState::failed) [[unlikely]] {
+    if (peer.session.lost()) [[unlikely]] {
         lost_.report(peer);
         return Status::error(Reason::unreachable);
     }
@@ -149,7 +149,7 @@ void ActiveMessages::note_sent(Peer& peer) {
 void ActiveMessages::end_broken(SendRequest& request, Status status) {
     Peer& peer = *request.peer;
     completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-    listener_.on_peer_failed(peer, reason_text(status.reason()));
+    lost_.lose(peer, reason_text(status.reason()));
     lost_.report(peer);
 }
 
@@ -160,8 +160,7 @@ void ActiveMessages::on_active_part(Peer& peer, const MessageHeader& header,
                                     const std::byte* body) {
     if (header.length == 0 || header.length > most_ - peer.in.parts.size()) {
         ++counters_.bad_packets;
-        listener_.on_peer_failed(peer,
-                                 "a message in parts is longer than the longest that is ever sent");
+        lost_.lose(peer, "a message in parts is longer than the longest that is ever sent");
         return;
     }
     peer.in.parts.insert(peer.in.parts.end(), body, body + header.length);

@@ -38,8 +38,6 @@ class ActiveMessagesListener {
 public:
     // A message has been sent to a peer without a connection.
     virtual void note_sent(Peer& peer) = 0;
-    // Ends everything that waits for the peer.
-    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
 
 protected:
     ~ActiveMessagesListener() = default;

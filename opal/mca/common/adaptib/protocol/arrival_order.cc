@@ -43,7 +43,7 @@ void ArrivalOrder::store_early(Peer& peer, const MessageHeader& header, const st
     }
     void* memory = pool_.allocate(sizeof(EarlyMessage) + header.length);
     if (memory == nullptr) {
-        listener_.on_peer_failed(peer, "out of memory for a message that overtook an earlier one");
+        lost_.lose(peer, "out of memory for a message that overtook an earlier one");
         return;
     }
     auto* message = new (memory) EarlyMessage;

@@ -23,6 +23,7 @@
 #include "base/wire.h"
 #include "memory/block_pool.h"
 #include "peer/peer.h"
+#include "protocol/lost_peers.h"
 #include "stats/counters.h"
 
 namespace adaptib {
@@ -31,8 +32,6 @@ class ArrivalOrderListener {
 public:
     // Handles a message that was kept, in its turn.
     virtual void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) = 0;
-    // Ends everything that waits for the peer.
-    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
 
 protected:
     ~ArrivalOrderListener() = default;
@@ -42,8 +41,9 @@ class ArrivalOrder {
 public:
     static constexpr Bytes kMostEarly = 128 * kKiB;
 
-    ArrivalOrder(BlockPool& pool, Counters& counters, ArrivalOrderListener& listener)
-        : pool_(pool), counters_(counters), listener_(listener) {}
+    ArrivalOrder(BlockPool& pool, LostPeers& lost, Counters& counters,
+                 ArrivalOrderListener& listener)
+        : pool_(pool), lost_(lost), counters_(counters), listener_(listener) {}
 
     static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
         return sequence == peer.in.next_receive && !peer.in.teardown_pending && !peer.in.unheard;
@@ -72,6 +72,7 @@ private:
     void release(PeerIn& in, EarlyMessage& message);
 
     BlockPool& pool_;
+    LostPeers& lost_;
     Counters& counters_;
     ArrivalOrderListener& listener_;
 };

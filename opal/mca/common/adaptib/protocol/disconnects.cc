@@ -47,8 +47,7 @@ void Disconnects::keep(Peer& peer) {
 // A disconnect that only one side has begun will never be over: the peer would wait for that of
 // this side, or begin its own when this process is gone.
 bool Disconnects::leave(Peer& peer) {
-    const bool over = peer.health.life.ended || peer.health.life.left ||
-                      peer.session.state == ConnectState::failed;
+    const bool over = peer.health.life.ended || peer.health.life.left || peer.session.lost();
     const bool reached = peer.contact.datagram.handle != nullptr || peer.contact.datagram.coming;
     const bool told = peer.ending.release == Release::left ||
                       (peer.ending.released() && !peer.session.disconnect_sent);
@@ -84,8 +83,7 @@ void Disconnects::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& bo
 
 // This side's answer must be on its way, not pending: the channel that it takes is taken down.
 void Disconnects::end_if_over(Peer& peer) {
-    if (peer.disconnected() && !peer.in.teardown_pending &&
-        peer.session.state != ConnectState::failed) {
+    if (peer.disconnected() && !peer.in.teardown_pending && !peer.session.lost()) {
         peer.in.teardown_pending = true;
         events_.report(peer, PeerEvent::disconnected);
     }

@@ -32,7 +32,7 @@ InboundMessage* TaggedReceives::keep(Peer& peer, std::uint32_t context, std::int
                                      std::int32_t tag, const std::byte* payload, Bytes length) {
     InboundMessage* message = store({context, source, tag}, length, length);
     if (message == nullptr) {
-        listener_.on_peer_failed(peer, no_memory_text(peer, length));
+        lost_.lose(peer, no_memory_text(peer, length));
         return nullptr;
     }
     copy_small(message->payload(), payload, length);

@@ -105,7 +105,7 @@ void EmulatedAtomics::send_queued(const Peer& peer) {
     // Sends them in the order of their slots, mostly that of their starts; callers cannot rely on
     // it.
     for (EmulatedAtomic* atomic : queued) {
-        if (peer.session.state == ConnectState::failed) {
+        if (peer.session.lost()) {
             return; // all of them have ended
         }
         send(*atomic);

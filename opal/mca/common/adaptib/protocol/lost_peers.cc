@@ -7,9 +7,9 @@
 
 namespace adaptib {
 
-bool LostPeers::add(Peer& peer, const std::string& what) {
+void LostPeers::lose(Peer& peer, const std::string& what) {
     if (!peer.ending.failure.empty()) {
-        return false;
+        return;
     }
     if (expects_all_ && peer.transfers.one_sided == 0) {
         peer.ending.failure_reported = true;
@@ -18,7 +18,9 @@ bool LostPeers::add(Peer& peer, const std::string& what) {
                           " on host " + peer.contact.address.host + " is broken: " + what +
                           ". Its requests end with an error.";
     note_event(counters_.trace, TraceKind::peer_lost, {.peer = peer.contact.name});
-    return true;
+    peer.session.lose(counters_);
+    peer.in.unheard = true;
+    events_.report(peer, PeerEvent::lost);
 }
 
 // A connection that breaks while nothing waits for it, nor may wait (processes end one after

@@ -3,13 +3,14 @@
 // not have arrived.
 //
 // Purpose: keeps why a peer is lost, and whether the user has heard of it; the only writer of
-// `ending.failure` and `ending.failure_reported`. A loss is reported to people at once. The user of
-// the core hears of it from a pass with timers, since a peer is lost in the middle of other work;
-// its record stays, so it may wait.
+// `ending.failure` and `ending.failure_reported`. A peer is lost in the middle of other work: from
+// then on nothing goes to it, and no message of it is taken, but what waits for it ends in the next
+// pass of progress (PeerEvent::lost). People are told at once, the user of the core in a pass with
+// timers.
 //
 // Invariants
 //   1. A peer is lost once, and reported at most once.
-// Ownership: owns nothing; the counters outlive it.
+// Ownership: owns nothing; refers to events and counters.
 // Threads: one at a time (the core's lock).
 // May touch: base/, peer/, stats/.
 #pragma once
@@ -22,6 +23,7 @@
 
 #include "base/severity.h"
 #include "peer/peer.h"
+#include "peer/peer_events.h"
 #include "stats/counters.h"
 
 namespace adaptib {
@@ -33,8 +35,9 @@ public:
     using IsNews = std::function<bool(std::uint64_t process)>;
 
     // `is_news`: empty: each loss is news.
-    LostPeers(const Counters& counters, MessageFunction message, IsNews is_news)
-        : counters_(counters), message_(std::move(message)), is_news_(std::move(is_news)) {}
+    LostPeers(PeerEvents& events, Counters& counters, MessageFunction message, IsNews is_news)
+        : events_(events), counters_(counters), message_(std::move(message)),
+          is_news_(std::move(is_news)) {}
     LostPeers(const LostPeers&) = delete;
     LostPeers& operator=(const LostPeers&) = delete;
 
@@ -47,14 +50,14 @@ public:
     // failure, so that peers of which no one-sided operation wants anything are lost without a
     // report. Until a process has ended without finalizing.
     void expect_all(bool on) { expects_all_ = on; }
-    // Notes why the peer is lost. Returns false if it was lost before.
-    bool add(Peer& peer, const std::string& what);
+    // The peer is lost. Does nothing if it was lost before.
+    void lose(Peer& peer, const std::string& what);
     // Reports the loss, unless that was done. REQUIRES: the peer is lost.
     void report(Peer& peer);
     // Returns true if the peer is lost: nothing will come from it any more. The first such call
     // reports the loss, unless that was done before.
     bool is_lost(Peer& peer) {
-        if (peer.session.state != ConnectState::failed) [[likely]] {
+        if (!peer.session.lost()) [[likely]] {
             return false;
         }
         report(peer);
@@ -75,7 +78,8 @@ public:
     }
 
 private:
-    const Counters& counters_;
+    PeerEvents& events_;
+    Counters& counters_;
     MessageFunction message_;
     IsNews is_news_;
     bool expects_all_ = false;

@@ -47,8 +47,6 @@ namespace adaptib {
 // Notices and questions of sends to the owner.
 class MessageSendsListener {
 public:
-    // Ends everything that waits for the peer.
-    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
     virtual void want_connection(Peer& peer) = 0; // may fail the peer at once
 
 protected:

@@ -95,7 +95,7 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
         user.bytes = 0;
         return kOk;
     }
-    if (peer.session.state == ConnectState::failed) {
+    if (peer.session.lost()) {
         lost_.report(peer);
         return Status::error(Reason::unreachable);
     }
@@ -229,7 +229,7 @@ void OneSidedOperation::on_rma_done() { operations.on_done(*this); }
 void OneSidedOperations::on_done(OneSidedOperation& operation) {
     const TransferPlan& rma = operation.rma;
     if (rma.failed && rma.failure == TransferFailure::refusal && !rma.keys.asked) [[unlikely]] {
-        if (operation.peer.session.state != ConnectState::failed) {
+        if (!operation.peer.session.lost()) {
             ask(operation);
             return;
         }

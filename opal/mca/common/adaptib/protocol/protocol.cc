@@ -13,7 +13,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
     : put_(options.put), rails_(rails), connections_(connections), lost_(lost), events_(events),
       counters_(counters), receives_({options.eager_limit, options.unexpected_most}, flow_,
                                      rendezvous_, lost, counters, *this),
-      order_(receives_.pool(), counters, *this),
+      order_(receives_.pool(), lost, counters, *this),
       memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures,
                options.still_watched},
               rails, fabrics, counters, options.message),
@@ -26,18 +26,29 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
              {flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, lost, counters,
              *this),
       transfers_(options.transfers, rails, counters, *this, one_sided_),
-      flow_(receives_.pool(), counters, *this),
+      flow_(receives_.pool(), lost, counters, *this),
       active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
               receives_.completions(), lost, counters, *this),
       disconnects_(flow_, receives_.back_pressure(), events, *this),
       rendezvous_({options.put, options.block_bytes, options.block_depth, options.message}, flow_,
-                  transfers_, counters, *this) {}
+                  transfers_, lost, counters, *this) {}
+
+void Protocol::end_lost_peers() {
+    while (events_.any(PeerEvent::lost)) {
+        for (Peer* peer : events_.take(PeerEvent::lost)) {
+            end_lost(*peer);
+        }
+    }
+}
 
 void Protocol::fail(Peer& peer, const std::string& what) {
-    if (!lost_.add(peer, what)) {
-        return;
+    lost_.lose(peer, what);
+    if (events_.drop(peer, PeerEvent::lost)) {
+        end_lost(peer);
     }
-    peer.in.unheard = true;
+}
+
+void Protocol::end_lost(Peer& peer) {
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
     const bool waits =

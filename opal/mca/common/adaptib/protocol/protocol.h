@@ -165,9 +165,11 @@ public:
         active_.on_active(peer, tag, body, length);
         order_.end_turn(peer);
     }
-    // Ends everything that waits for the peer, and reports its loss if something does, or may. Work
-    // that is outstanding at a queue pair completes as flushed, and ends its transfer then. Does
-    // nothing if the peer was lost before.
+    // Ends everything that waits for peers that are lost (PeerEvent::lost), and reports the loss of
+    // those for which something waits, or may wait. Work that is outstanding at a queue pair
+    // completes as flushed, and ends its transfer then.
+    void end_lost_peers();
+    // Same for one peer, which is lost now, unless it was before.
     void fail(Peer& peer, const std::string& what);
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
@@ -246,7 +248,6 @@ private:
     }
 
     // of more than one of them
-    void on_peer_failed(Peer& peer, const std::string& what) override { fail(peer, what); }
     void want_connection(Peer& peer) override { connections_.request(peer); }
     void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
 
@@ -257,6 +258,7 @@ private:
         return rendezvous_.sends() + rendezvous_.receives() > 0;
     }
 
+    void end_lost(Peer& peer);
     bool is_awaited(const Peer& peer) const;
 
     const bool put_; // Options::put

@@ -72,7 +72,7 @@ bool Rendezvous::send_fragments(SendTransfer& transfer) {
             return false;
         }
         if (!status.ok()) {
-            listener_.on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
+            lost_.lose(peer, reason_text(status.reason())); // ends the transfer
             return true;
         }
         ++counters_.fragments_sent;

@@ -26,8 +26,7 @@ void ReceiveTransfer::on_rma_done() { rendezvous.on_read(*this); }
 // the first access, say. Each end's processor then copies its own buffer, which its user has
 // promised to be there; no address that a peer names is touched so.
 bool Rendezvous::needs_processors(const Transfer& transfer) {
-    return transfer.rma.failure == TransferFailure::fault &&
-           transfer.peer.session.state != ConnectState::failed;
+    return transfer.rma.failure == TransferFailure::fault && !transfer.peer.session.lost();
 }
 
 void Rendezvous::on_read(ReceiveTransfer& transfer) {

@@ -326,7 +326,7 @@ void Rendezvous::end_receive(ReceiveTransfer& transfer) {
     if (tell) {
         flow_.send_control(peer, MessageType::finish, &body, sizeof body);
     }
-    const bool lost = peer.interruption.work_failed || peer.session.state == ConnectState::failed;
+    const bool lost = peer.interruption.work_failed || peer.session.lost();
     const int failure = !failed ? OPAL_COMMON_ADAPTIB_SUCCESS
                         : lost  ? OPAL_COMMON_ADAPTIB_UNREACHABLE
                                 : OPAL_COMMON_ADAPTIB_ERROR;

@@ -35,6 +35,7 @@
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "peer/peer.h"
+#include "protocol/lost_peers.h"
 #include "protocol/rendezvous_transfers.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
@@ -60,8 +61,6 @@ public:
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
     virtual void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
                              int failure) = 0;
-    // Ends everything that waits for the peer.
-    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
 
 protected:
     ~RendezvousListener() = default;
@@ -76,9 +75,9 @@ public:
         MessageFunction message{};   // to people
     };
 
-    Rendezvous(const Options& options, SendFlow& flow, TransferEngine& transfers,
+    Rendezvous(const Options& options, SendFlow& flow, TransferEngine& transfers, LostPeers& lost,
                Counters& counters, RendezvousListener& listener)
-        : options_(options), flow_(flow), transfers_(transfers), counters_(counters),
+        : options_(options), flow_(flow), transfers_(transfers), lost_(lost), counters_(counters),
           listener_(listener) {}
     ~Rendezvous(); // destroys transfers that will not end any more
     Rendezvous(const Rendezvous&) = delete;
@@ -165,6 +164,7 @@ private:
     const Options options_;
     SendFlow& flow_;
     TransferEngine& transfers_;
+    LostPeers& lost_;
     Counters& counters_;
     RendezvousListener& listener_;
     IdTable<SendTransfer> sends_;

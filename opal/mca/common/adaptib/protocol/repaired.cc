@@ -74,8 +74,8 @@ void SendFlow::on_fenced(Peer& peer) {
             peer.interruption.in_doubt.add(*message);
         });
     if (!whole || !kept) {
-        listener_.on_peer_failed(peer, kept ? "its credit does not fit what was sent"
-                                            : "out of memory to repeat messages");
+        lost_.lose(peer, kept ? "its credit does not fit what was sent"
+                              : "out of memory to repeat messages");
     }
     peer.flow.gathered.end_all(GatherEnd::kept);
 }
@@ -144,7 +144,7 @@ void SendFlow::on_sent_again(Peer& peer, RepeatedMessage& message, Status status
     counters_.messages_repeated_bytes += message.header.length;
     drop(message);
     if (status.is_error()) {
-        listener_.on_peer_failed(peer, reason_text(status.reason()));
+        lost_.lose(peer, reason_text(status.reason()));
     }
 }
 

@@ -14,7 +14,7 @@ bool MessageSends::transmit_rendezvous(SendRequest& request) {
         if (status.is_again()) {
             return false;
         }
-        listener_.on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
+        lost_.lose(peer, reason_text(status.reason())); // ends the transfer
         return true;
     }
     note_sent(peer);
@@ -32,7 +32,7 @@ void TaggedReceives::on_rendezvous(Peer& peer, const MessageHeader& header,
     }
     InboundMessage* message = store(envelope, body.bytes, sizeof body);
     if (message == nullptr) {
-        listener_.on_peer_failed(peer, no_memory_text(peer, sizeof body));
+        lost_.lose(peer, no_memory_text(peer, sizeof body));
         return;
     }
     message->type = MessageType::rendezvous;
@@ -44,7 +44,7 @@ void TaggedReceives::accept(Peer& peer, const Envelope& envelope, const Rendezvo
                             ReceiveRequest& request) {
     const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
     request.envelope = envelope;
-    if (peer.session.state == ConnectState::failed) {
+    if (peer.session.lost()) {
         complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         return;
     }

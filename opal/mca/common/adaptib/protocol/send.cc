@@ -51,7 +51,7 @@ bool MessageSends::send_timed(Peer& peer, const Envelope& envelope, const Data& 
 
 Status MessageSends::start(SendRequest& request, bool& complete_now) {
     Peer& peer = *request.peer;
-    if (peer.session.state == ConnectState::failed) [[unlikely]] {
+    if (peer.session.lost()) [[unlikely]] {
         lost_.report(peer);
         return Status::error(Reason::unreachable);
     }
@@ -112,10 +112,10 @@ bool MessageSends::transmit_eager(SendRequest& request) {
         if (status.is_again()) {
             return false;
         }
-        if (body == 0) { // otherwise the request is in waiting_acks_, and on_peer_failed ends it
+        if (body == 0) { // otherwise the request is in waiting_acks_, and ends with the peer
             completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
         }
-        listener_.on_peer_failed(peer, reason_text(status.reason()));
+        lost_.lose(peer, reason_text(status.reason()));
         lost_.report(peer);
         return true;
     }

@@ -29,13 +29,13 @@ void SendFlow::stall(Peer& peer, PendingSend& send) {
 
 void SendFlow::send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
                             std::uint8_t flags) {
-    if (peer.session.state == ConnectState::failed ||
+    if (peer.session.lost() ||
         (!peer.out.has_pending() && try_control(peer, type, body, size, flags))) {
         return;
     }
     ControlMessage* message = pool_.create<ControlMessage>();
     if (message == nullptr) {
-        listener_.on_peer_failed(peer, "out of memory");
+        lost_.lose(peer, "out of memory");
         return;
     }
     message->type = type;
@@ -64,7 +64,7 @@ bool SendFlow::try_control(Peer& peer, MessageType type, const void* body, std::
     const bool over =
         type == MessageType::disconnect && status.is_error() && listener_.leaves(peer);
     if (status.is_error() && !over) [[unlikely]] {
-        listener_.on_peer_failed(peer, reason_text(status.reason()));
+        lost_.lose(peer, reason_text(status.reason()));
     }
     return !status.is_again();
 }
@@ -75,6 +75,9 @@ bool SendFlow::try_control(Peer& peer, MessageType type, const void* body, std::
 // Returns true if nothing is pending any more.
 bool SendFlow::flush(Peer& peer) {
     while (peer.out.has_pending()) {
+        if (peer.session.lost()) {
+            return false; // the end of the peer takes what is left
+        }
         PendingSend* send = peer.out.pending.take();
         bool sent = false;
         if (send->kind == PendingSend::Kind::request ||
@@ -126,7 +129,7 @@ void SendFlow::queue_send(SendRequest& request) {
 }
 
 void SendFlow::send_queued(Peer& peer) {
-    while (!peer.ending.queued.empty()) {
+    while (!peer.ending.queued.empty() && !peer.session.lost()) {
         auto& request = static_cast<SendRequest&>(*peer.ending.queued.take());
         if (must_queue(peer, request)) {
             peer.ending.queued.put_back(request);

@@ -28,6 +28,7 @@
 #include "base/wire.h"
 #include "memory/block_pool.h"
 #include "peer/peer.h"
+#include "protocol/lost_peers.h"
 #include "protocol/request.h"
 #include "stats/counters.h"
 #include "stats/trace.h"
@@ -43,8 +44,6 @@ public:
     virtual void on_send_lost(SendRequest& request) = 0;
     // Nothing is pending any more.
     virtual void on_flushed(Peer& peer) = 0;
-    // Ends everything that waits for the peer.
-    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
     // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
     virtual bool leaves(Peer& peer) = 0;
     virtual void want_connection(Peer& peer) = 0; // may fail the peer at once
@@ -57,8 +56,8 @@ protected:
 class SendFlow final {
 public:
     // The pool outlives the flow.
-    SendFlow(BlockPool& pool, Counters& counters, SendFlowListener& listener)
-        : pool_(pool), counters_(counters), listener_(listener) {}
+    SendFlow(BlockPool& pool, LostPeers& lost, Counters& counters, SendFlowListener& listener)
+        : pool_(pool), lost_(lost), counters_(counters), listener_(listener) {}
 
     // Sends a control message, now or behind what is pending.
     void send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
@@ -111,6 +110,7 @@ private:
     void drop(ControlMessage& message) { pool_.destroy(&message); }
 
     BlockPool& pool_;
+    LostPeers& lost_;
     Counters& counters_;
     SendFlowListener& listener_;
     IntrusiveList<Peer, &Peer::flow, &PeerFlow::stalled_link> stalled_; // peers with pending sends

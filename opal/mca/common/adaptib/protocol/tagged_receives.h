@@ -49,8 +49,6 @@ namespace adaptib {
 // Notices and questions of receives, and of the bound on unexpected messages, to the owner.
 class TaggedReceivesListener : public BackPressureListener {
 public:
-    // Ends everything that waits for the peer.
-    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
     // Reads the data of an announced message within the call, if the fabric can. Returns false if
     // it has to be transferred.
     virtual bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) = 0;
@@ -92,7 +90,7 @@ public:
         if (back_pressure_.restrains()) [[unlikely]] {
             back_pressure_.on_wanted(from);
         }
-        if (from != nullptr && from->session.state == ConnectState::failed) [[unlikely]] {
+        if (from != nullptr && from->session.lost()) [[unlikely]] {
             return refuse_receive(*from, request);
         }
         return kOk;

@@ -24,8 +24,7 @@ constexpr int kMostInVain = 256;
 // Starts an operation, or holds it during a disconnect: the peer may take the connection down as
 // soon as the disconnect handshake is over, and operations not complete by then are lost.
 void TransferEngine::start_operation(Transfer& transfer) {
-    if (transfer.peer.session.disconnect_sent &&
-        transfer.peer.session.state != ConnectState::failed) [[unlikely]] {
+    if (transfer.peer.session.disconnect_sent && !transfer.peer.session.lost()) [[unlikely]] {
         wait_in(transfer, WaitingTransfers::kBehindDisconnect, Place::last);
         return;
     }
@@ -46,7 +45,7 @@ void TransferEngine::start_transfer(Transfer& transfer) {
 // Returns true if a new transfer would be offered in vain, or before an earlier one.
 bool TransferEngine::must_wait(const Peer& peer) const {
     const WaitingTransfers* const waiting = peer.transfers.waiting.get();
-    return waiting != nullptr && peer.session.state != ConnectState::failed && !waiting->empty() &&
+    return waiting != nullptr && !peer.session.lost() && !waiting->empty() &&
            (waiting->first(WaitingTransfers::kInOrder) != nullptr || all_blocked(peer));
 }
 
@@ -189,7 +188,7 @@ void TransferEngine::start_held(Peer& peer) {
             return; // the peer has failed meanwhile
         }
         peer.transfers.waiting->remove(*first);
-        if (first->shelved && peer.session.state == ConnectState::failed) {
+        if (first->shelved && peer.session.lost()) {
             operations_.fail_shelved(peer, *first);
         } else if (Transfer* const transfer = unshelve(peer, *first); transfer != nullptr) {
             start_operation(*transfer);

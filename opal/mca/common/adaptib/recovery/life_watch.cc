@@ -57,7 +57,7 @@ void LifeWatch::run_timers() {
     const Nanoseconds now = clock_.now();
     for (std::size_t left = watched_.size(); left > 0 && !watched_.empty(); --left) {
         Peer& peer = *watched_.pop_front();
-        if (peer.session.state == ConnectState::failed || peer.contact.datagram.handle == nullptr ||
+        if (peer.session.lost() || peer.contact.datagram.handle == nullptr ||
             !asker_.is_awaited(peer)) {
             continue;
         }

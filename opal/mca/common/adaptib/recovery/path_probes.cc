@@ -17,7 +17,7 @@ constexpr std::uint32_t kSuspectTimes =
 
 // Returns true if the peer is lost, or was released.
 bool rests(const Peer& peer) {
-    return peer.session.state == ConnectState::failed || peer.contact.datagram.handle == nullptr;
+    return peer.session.lost() || peer.contact.datagram.handle == nullptr;
 }
 
 } // namespace
