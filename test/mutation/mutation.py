@@ -160,6 +160,8 @@ def build(options):
         print(f"do not compile: {bad}", flush=True)
         mutants = [mutant for mutant in mutants if mutant["number"] not in bad]
     keep("mutants.json", mutants)
+    for of_others in ("reach.json", "outcomes.json"):
+        (PLACE / of_others).unlink(missing_ok=True)
 
 
 # --------------------------------------------------------------------------------------------------
