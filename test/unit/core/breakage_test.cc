@@ -74,7 +74,7 @@ TEST(Breakage, WhatAFailedPeerHasSentIsNotTaken) {
         for (int i = 0; i < 3; ++i) {
             ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
         }
-        world.core(1).protocol().fail(*world.peer(1, 0), "a test says so");
+        world.core(1).lost().lose(*world.peer(1, 0), "a test says so");
         for (int i = 0; i < 200; ++i) {
             world.progress(1);
         }
@@ -104,7 +104,7 @@ TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
         if (under_way) {
             ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
         }
-        world.core(0).protocol().fail(*world.peer(0, 1), "a test says so");
+        world.core(0).lost().lose(*world.peer(0, 1), "a test says so");
         EXPECT_TRUE(reported.empty()) << "not from the middle of something";
         for (int i = 0; i < 2000; ++i) {
             world.progress(0);
@@ -414,7 +414,8 @@ TEST(Breakage, AReceiveFromALostPeerEnds) {
     ASSERT_TRUE(
         protocol.receives().receive({0, 1, 5}, contiguous(got), known.user, complete, peer).ok());
     ASSERT_TRUE(world.receive(0, Envelope::kAnySource, 5, contiguous(got), anybody).ok());
-    protocol.fail(*peer, "its cable was cut");
+    world.core(0).lost().lose(*peer, "its cable was cut");
+    protocol.end_lost_peers();
     ASSERT_EQ(world.messages(0).size(), 1u);
     EXPECT_NE(world.messages(0)[0].find("its cable was cut"), std::string::npos);
     ASSERT_TRUE(world.run({&known}));

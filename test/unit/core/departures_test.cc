@@ -295,7 +295,8 @@ TEST_F(DeparturesTest, APeerThatIsWantedAgainKeepsItsHandle) {
 
 TEST_F(DeparturesTest, AFailedPeerIsNotTornDown) {
     disconnect();
-    protocol_.fail(peer_, "test");
+    lost_.lose(peer_, "test");
+    protocol_.end_lost_peers();
     departures_.tear_down_peers();
     EXPECT_FALSE(departures_.any());
     EXPECT_FALSE(torn_down());

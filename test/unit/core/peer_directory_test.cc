@@ -138,7 +138,8 @@ TEST_F(PeerDirectoryTest, APeerThatHasLeftIsReachedAgain) {
 
 TEST_F(PeerDirectoryTest, AFailedPeerIsNotReachedAgain) {
     Peer& peer = meet(7);
-    protocol_.fail(peer, "test");
+    lost_.lose(peer, "test");
+    protocol_.end_lost_peers();
     peer.contact.datagram.handle.reset();
     ASSERT_TRUE(get(7).ok());
     EXPECT_EQ(peer_, &peer);

@@ -408,7 +408,7 @@ TEST_P(Waiting, EndsOnceWhenThePeerDies) {
             epoch.start(1, i % 2 == 0 ? OPAL_COMMON_ADAPTIB_PUT : OPAL_COMMON_ADAPTIB_GET, 100);
         }
         epoch.pass(passes);
-        epoch.world->core(0).protocol().fail(*epoch.peer(1), "a test says so");
+        epoch.world->core(0).lost().lose(*epoch.peer(1), "a test says so");
         for (std::size_t i = 0; i < 10; ++i) {
             epoch.start(1, OPAL_COMMON_ADAPTIB_PUT, 100);
         }
@@ -429,7 +429,7 @@ TEST_P(Waiting, OfOnePeerDoesNotEndWithAnother) {
         epoch.start(1 + i % 2, OPAL_COMMON_ADAPTIB_PUT, 100);
     }
     epoch.pass(1);
-    epoch.world->core(0).protocol().fail(*epoch.peer(1), "a test says so");
+    epoch.world->core(0).lost().lose(*epoch.peer(1), "a test says so");
     for (int i = 0; i < 1000 && epoch.done() < epoch.started(); ++i) {
         epoch.pass(1);
     }

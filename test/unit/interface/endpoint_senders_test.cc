@@ -125,7 +125,7 @@ TEST_P(Senders, WhoseConnectionsBreakAreReportedWithTheDataOfTheirProcess) {
         for (std::uint32_t theirs = 0; theirs < GetParam().theirs; ++theirs) {
             Peer* peer = listener.endpoint->core->peers().find(endpoint_name(kOther, theirs));
             ASSERT_NE(peer, nullptr);
-            listener.endpoint->protocol->fail(*peer, "the test says so");
+            listener.endpoint->protocol->lost().lose(*peer, "the test says so");
         }
     }
     ASSERT_TRUE(run([&] {

@@ -139,7 +139,6 @@ private:
     }
     void on_flushed(Peer&) override {}
     bool leaves(Peer&) override { return false; }
-    void want_connection(Peer&) override {}
     void want_repair(Peer&) override {}
     void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
     Allowance least_for(const Peer&) const override { return Allowance::nothing; }

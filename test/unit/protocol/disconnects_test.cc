@@ -81,7 +81,6 @@ private:
     void on_send_lost(SendRequest&) override {}
     void on_flushed(Peer& of) override { disconnects.end_if_over(of); }
     bool leaves(Peer&) override { return false; }
-    void want_connection(Peer&) override {}
     void want_repair(Peer&) override {}
     void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
     Allowance least_for(const Peer&) const override { return Allowance::nothing; }

@@ -32,6 +32,10 @@ protected:
                         .ok());
         ASSERT_FALSE(complete);
     }
+    void lose(Peer& peer, const std::string& what) {
+        lost_.lose(peer, what);
+        protocol_.end_lost_peers();
+    }
     std::vector<const Peer*> awaited() {
         std::vector<const Peer*> found;
         protocol_.for_each_awaited([&](const Peer& peer) { found.push_back(&peer); });
@@ -45,7 +49,7 @@ protected:
 
 TEST_F(LosingPeers, OneThatNothingWaitsForIsReportedWhenItIsWanted) {
     protocol_.active().listen(nullptr, nullptr);
-    protocol_.fail(*peer_, "its cable was cut");
+    lose(*peer_, "its cable was cut");
     EXPECT_EQ(peer_->session.state, ConnectState::failed);
     EXPECT_TRUE(failures_.empty());
     EXPECT_FALSE(lost_.is_lost(*other_));
@@ -61,10 +65,10 @@ TEST_F(LosingPeers, OneThatIsReportedIsAnIncident) {
     RunHistory history(clock(), counters());
     counters().history = &history;
     protocol_.active().listen(nullptr, nullptr);
-    protocol_.fail(*peer_, "it ended before this process");
+    lose(*peer_, "it ended before this process");
     EXPECT_EQ(history.incidents(), 0u);
     post_receive(other_.get());
-    protocol_.fail(*other_, "its cable was cut");
+    lose(*other_, "its cable was cut");
     ASSERT_EQ(history.incidents(), 1u);
     EXPECT_EQ(history.incident(0).kind, IncidentKind::peer_lost);
     EXPECT_EQ(history.incident(0).peer, other_->contact.name);
@@ -80,7 +84,7 @@ TEST_F(LosingPeers, OneThatAReceiveWaitsForIsReportedAndEndsIt) {
     EXPECT_EQ(protocol_.awaited(), 1u);
     EXPECT_TRUE(protocol_.needs(*peer_));
     EXPECT_FALSE(protocol_.needs(*other_));
-    protocol_.fail(*peer_, "test");
+    lose(*peer_, "test");
     EXPECT_EQ(failures_.size(), 1u);
     EXPECT_TRUE(lost_.any());
     ASSERT_FALSE(protocol_.completed().empty());
@@ -92,24 +96,24 @@ TEST_F(LosingPeers, OneThatAReceiveWaitsForIsReportedAndEndsIt) {
 TEST_F(LosingPeers, AReceiveFromAnySourceWaitsForNobody) {
     post_receive(nullptr);
     EXPECT_TRUE(awaited().empty());
-    protocol_.fail(*peer_, "test");
+    lose(*peer_, "test");
     EXPECT_TRUE(protocol_.completed().empty());
     EXPECT_EQ(protocol_.receives().posted(), 1u);
 }
 
 TEST_F(LosingPeers, TheFirstReasonCounts) {
     post_receive(peer_.get());
-    protocol_.fail(*peer_, "the first");
-    protocol_.fail(*peer_, "the second");
+    lose(*peer_, "the first");
+    lose(*peer_, "the second");
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_NE(failures_[0].find("the first"), std::string::npos);
 }
 
 TEST_F(LosingPeers, AUserOfActiveMessagesMayWaitForAPeerOfItsMessages) {
     peer_->in.next_receive = 1;
-    protocol_.fail(*peer_, "test");
+    lose(*peer_, "test");
     EXPECT_EQ(failures_.size(), 1u);
-    protocol_.fail(*other_, "test");
+    lose(*other_, "test");
     EXPECT_EQ(failures_.size(), 1u);
 }
 
@@ -117,7 +121,7 @@ TEST_F(LosingPeers, NamesAnEndpointThatIsNotTheFirst) {
     const std::unique_ptr<Peer> second = peer(endpoint_name(5, 2));
     connect(*second);
     second->in.next_receive = 1;
-    protocol_.fail(*second, "test");
+    lose(*second, "test");
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_NE(failures_[0].find("process 5 (endpoint 2) on host"), std::string::npos);
     protocol_.forget(*second);

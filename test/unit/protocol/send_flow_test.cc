@@ -79,7 +79,6 @@ protected:
     bool has_room = true; // for the owner's sends
     bool peer_leaves = false;
     int flushed = 0;
-    int connections_wanted = 0;
 
 private:
     bool send_pending(PendingSend& send) override {
@@ -89,7 +88,6 @@ private:
     void on_send_lost(SendRequest& request) override { lost.push_back(&request); }
     void on_flushed(Peer&) override { ++flushed; }
     bool leaves(Peer&) override { return peer_leaves; }
-    void want_connection(Peer&) override { ++connections_wanted; }
     void want_repair(Peer&) override {}
 };
 

@@ -66,7 +66,7 @@ void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std
             why.insert(0, "; rail " + parts_->rails[i]->info().name + ": ");
         }
     }
-    parts_->protocol.fail(peer, what + " (" + reason_text(status.reason()) + ")" + why);
+    parts_->protocol.lost().lose(peer, what + " (" + reason_text(status.reason()) + ")" + why);
 }
 
 bool ConnectionReactions::is_good(const Peer& peer, std::size_t pair) const {
@@ -184,7 +184,7 @@ void ConnectionReactions::give_up_if_in_vain(Peer& peer) {
     if (lasted < liveness_.patience()) {
         return;
     }
-    parts_->protocol.fail(
+    parts_->protocol.lost().lose(
         peer, "datagrams to it pass, but its queue pairs have carried nothing for more than " +
                   whole_seconds_text(lasted) + " (" + parts_->paths.path_text(peer, 0) + ": " +
                   peer.health.paths->records[0].last_error +

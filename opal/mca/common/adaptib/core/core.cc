@@ -163,7 +163,7 @@ void Core::quiesce_messages(Nanoseconds limit) {
     wait(limit);
     for (Peer* peer : left()) {
         if (peer->transfers.one_sided == 0) {
-            parts_.protocol->fail(*peer, "this process ends while messages are still under way");
+            parts_.lost.lose(*peer, "this process ends while messages are still under way");
         }
     }
     wait(2 * limit);

@@ -36,7 +36,7 @@ void DatagramHandlers::listen(std::uint32_t fabric) {
     datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = parts_.peers.find(to, fabric);
             peer != nullptr && !parts_.departures.takes(*peer)) {
-            parts_.protocol.fail(
+            parts_.protocol.lost().lose(
                 *peer, std::string(work_status_text(why)) + " on rail " +
                            peer->contact.channel.rail(peer->contact.datagram.port).info().name);
         }

@@ -27,8 +27,8 @@ void take_datagrams(AttachedFabric& attached) {
 // The peer cannot reach this process, and has reported that.
 void Departures::on_refused(Peer& peer, Status status, std::string text) {
     text = text.empty() ? reason_text(status.reason()) : text;
-    protocol_.fail(peer, "that process cannot reach this one to answer: " + text + " (" +
-                             advice(status.reason()) + ")");
+    protocol_.lost().lose(peer, "that process cannot reach this one to answer: " + text + " (" +
+                                    advice(status.reason()) + ")");
     protocol_.lost().report(peer);
 }
 
@@ -66,7 +66,7 @@ void Departures::end(const std::vector<Peer*>& gone) {
         if (how.ended) {
             protocol_.lost().expect_all(false);
         }
-        protocol_.fail(*peer, how.why);
+        protocol_.lost().lose(*peer, how.why);
     }
 }
 

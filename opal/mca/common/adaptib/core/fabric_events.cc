@@ -52,6 +52,7 @@ void FabricEvents::poll(AttachedFabric& attached) {
             if (!port) {
                 fail_loopbacks_on(index);
             }
+            parts_.protocol.end_lost_peers();
             break;
         }
         case EventKind::device_restored: on_device_restored(attached, event.rail); break;
@@ -187,7 +188,7 @@ void FabricEvents::fail_peers_on(std::uint32_t rail) {
         const bool datagrams =
             !parts_.datagram_paths.moves(peer) && rail == peer.contact.route.local.first;
         if (!peer.session.lost() && (datagrams || (ring && !peer.session.repairable))) {
-            parts_.protocol.fail(peer, "rail " + name + " is down");
+            parts_.protocol.lost().lose(peer, "rail " + name + " is down");
         }
     });
 }
@@ -199,8 +200,8 @@ void FabricEvents::fail_loopbacks_on(std::uint32_t rail) {
             peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(),
             [&](const Subchannel& each) { return each.local_rail == rail && each.qp != nullptr; });
         if (uses && !peer.session.lost()) {
-            parts_.protocol.fail(peer, "the device of rail " + parts_.rails[rail]->info().name +
-                                           " was lost");
+            parts_.protocol.lost().lose(peer, "the device of rail " +
+                                                  parts_.rails[rail]->info().name + " was lost");
         }
     });
 }

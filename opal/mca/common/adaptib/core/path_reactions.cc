@@ -65,8 +65,9 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
             } else if (!peer.in.teardown_pending) {
                 // A peer that is disconnected, and takes its end down, does not use the connection
                 // any more.
-                parts_->protocol.fail(peer, std::string(work_status_text(status)) + " on rail " +
-                                                parts_->rails[rail]->info().name);
+                parts_->protocol.lost().lose(peer, std::string(work_status_text(status)) +
+                                                       " on rail " +
+                                                       parts_->rails[rail]->info().name);
             }
             return;
         }

@@ -42,8 +42,11 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
 
 Status PeerDirectory::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
                                    Peer*& out) {
-    if (loopback != nullptr && loopback->session.lost() && loopback->transfers.one_sided == 0) {
-        loopback.reset(); // an operation outside a registered range has failed it
+    if (loopback != nullptr && loopback->session.lost()) {
+        parts_.protocol.end_lost_peers();
+        if (loopback->transfers.one_sided == 0) {
+            loopback.reset(); // an operation outside a registered range has failed it
+        }
     }
     if (loopback == nullptr) {
         AttachedFabric& attached = parts_.fabrics[fabric];

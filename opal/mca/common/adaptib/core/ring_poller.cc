@@ -230,12 +230,12 @@ void RingPoller::on_garbage(Peer& peer) {
     }
     ++counters_.bad_packets;
     const bool misplaced = peer.in.ring.has_value() && peer.in.ring->misplaced();
-    protocol_.fail(peer, misplaced
-                             ? "a message in its ring is not what the peer wrote: this host's RDMA "
-                               "device places the packets of a write out of order "
-                               "(opal_common_adaptib_ring_in_order has to be auto or no), or the "
-                               "data was damaged (opal_common_adaptib_ring_check)"
-                             : "its ring holds a malformed message");
+    protocol_.lost().lose(
+        peer, misplaced ? "a message in its ring is not what the peer wrote: this host's RDMA "
+                          "device places the packets of a write out of order "
+                          "(opal_common_adaptib_ring_in_order has to be auto or no), or the "
+                          "data was damaged (opal_common_adaptib_ring_check)"
+                        : "its ring holds a malformed message");
     protocol_.lost().report(peer);
 }
 

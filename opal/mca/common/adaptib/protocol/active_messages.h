@@ -81,7 +81,7 @@ public:
 
     // --- Calls of the owner ----------------------------------------------------------------------
     // Puts the request's message, or further parts of it, on the channel. Returns false if there is
-    // no room now. If the peer breaks here, all its requests end, this one included.
+    // no room now. If the peer is lost here, the request has ended.
     bool transmit(SendRequest& request);
     // Takes a message, or the last part of one.
     void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {

@@ -34,7 +34,7 @@ void LostPeers::report(Peer& peer) {
     if (!is_news_ || is_news_(process_of(peer.contact.name))) {
         message_(Severity::failure, peer.ending.failure);
     }
-    untold_.push_back(&peer);
+    untold_.push_back(peer.contact.name);
 }
 
 } // namespace adaptib

@@ -69,8 +69,8 @@ public:
     // Calls the handler once for each peer reported since the last call. `find`: returns the peer
     // of that name that the user knows, which is no amo_peer; or null.
     template <typename Find> void tell_user(Find&& find) {
-        for (const Peer* lost : std::exchange(untold_, {})) {
-            Peer* peer = find(lost->contact.name);
+        for (const std::uint64_t name : std::exchange(untold_, {})) {
+            Peer* peer = find(name);
             if (peer != nullptr && handler_ != nullptr) {
                 handler_(context_, *peer);
             }
@@ -83,7 +83,7 @@ private:
     MessageFunction message_;
     IsNews is_news_;
     bool expects_all_ = false;
-    std::vector<const Peer*> untold_;
+    std::vector<std::uint64_t> untold_; // names
     Handler handler_ = nullptr;
     void* context_ = nullptr;
 };

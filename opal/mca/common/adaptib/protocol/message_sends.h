@@ -47,7 +47,7 @@ namespace adaptib {
 // Notices and questions of sends to the owner.
 class MessageSendsListener {
 public:
-    virtual void want_connection(Peer& peer) = 0; // may fail the peer at once
+    virtual void want_connection(Peer& peer) = 0;
 
 protected:
     ~MessageSendsListener() = default;
@@ -86,10 +86,9 @@ public:
     // Messages that devices gather from the users' buffers.
     GatheredSends& gathered() { return gathered_; }
     // Puts the request's first message on the channel. Returns false if there is no room now. If
-    // the peer breaks here, all its requests end, this one included.
+    // the peer is lost here, the request has ended, or ends with the peer.
     bool transmit(SendRequest& request);
-    // A message has been sent. After connect_threshold of them requests a connection, which may
-    // fail the peer at once.
+    // A message has been sent. After connect_threshold of them requests a connection.
     void note_sent(Peer& peer);
 
     // Messages of the peer. REQUIRES: they have passed check_message.

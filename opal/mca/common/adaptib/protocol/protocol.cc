@@ -41,13 +41,6 @@ void Protocol::end_lost_peers() {
     }
 }
 
-void Protocol::fail(Peer& peer, const std::string& what) {
-    lost_.lose(peer, what);
-    if (events_.drop(peer, PeerEvent::lost)) {
-        end_lost(peer);
-    }
-}
-
 void Protocol::end_lost(Peer& peer) {
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.

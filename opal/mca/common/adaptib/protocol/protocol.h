@@ -169,8 +169,6 @@ public:
     // those for which something waits, or may wait. Work that is outstanding at a queue pair
     // completes as flushed, and ends its transfer then.
     void end_lost_peers();
-    // Same for one peer, which is lost now, unless it was before.
-    void fail(Peer& peer, const std::string& what);
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
     // Returns true if the peer is gone and nothing is wanted of it, which is no failure: reports

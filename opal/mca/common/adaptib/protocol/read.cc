@@ -71,7 +71,7 @@ void Rendezvous::give_blocks(ReceiveTransfer& transfer) {
 void Rendezvous::start_block_reads(ReceiveTransfer& transfer) {
     const RendezvousBody source = transfer.source;
     const std::uint64_t id = transfer.id;
-    // A peer that is lost may end the transfer at once.
+    // A block that cannot be read may end the transfer.
     while (receives_.find(id) != nullptr && !transfer.failed &&
            transfer.active.size() < options_.block_depth && transfer.started < transfer.wanted) {
         const Bytes length = std::min(options_.block_bytes, transfer.wanted - transfer.started);

@@ -91,10 +91,8 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
     if (!open) {
         undecided_.push_back(*transfer);
     }
-    // Requesting a connection may fail the peer at once, and with it every transfer.
-    const std::uint64_t id = transfer->id;
     listener_.want_connection(peer);
-    if (receives_.find(id) != transfer) {
+    if (peer.session.lost()) {
         return;
     }
     if (open ? peer.transfers.yields : !peer.session.connecting()) {

@@ -13,8 +13,7 @@
 //     pushed.cc           without a connection: the message goes in fragments
 //
 // Invariants
-//   1. A transfer ends once, and its request with it. Any message sent, and any request for a
-//      connection, may fail the peer at once and so end it: look it up by its id afterwards.
+//   1. A transfer ends once, and its request with it.
 //   2. A message of the peer that does not fit the transfer's state is counted as a bad packet.
 // Ownership: the transfers (rendezvous_transfers.h) are Rendezvous's; the requests their owner's.
 // Threads: one at a time (the core's lock).
@@ -56,7 +55,7 @@ public:
     // has it. Without a registration in the result, it has to be packed or unpacked.
     virtual AcceleratorMemory::Use on_accelerator(const Peer& peer, const Data& data) = 0;
     virtual StagingPool& staging(const Peer& peer) = 0; // blocks that its rails reach
-    virtual void want_connection(Peer& peer) = 0;       // may fail the peer at once
+    virtual void want_connection(Peer& peer) = 0;
     virtual void on_sent(SendRequest& request, bool failed) = 0;
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
     virtual void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,

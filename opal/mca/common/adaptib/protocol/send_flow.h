@@ -46,7 +46,6 @@ public:
     virtual void on_flushed(Peer& peer) = 0;
     // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
     virtual bool leaves(Peer& peer) = 0;
-    virtual void want_connection(Peer& peer) = 0; // may fail the peer at once
     virtual void want_repair(Peer& peer) = 0;
 
 protected:

@@ -203,8 +203,6 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
         if (rma.posted_all()) {
             return true; // outstanding stripes end it, or are posted again
         }
-        // Requesting a connection may fail the peer at once, and with it every waiting transfer: so
-        // this one waits first.
         wait_to_post(transfer);
         listener_.want_connection(peer);
         return false;

@@ -38,8 +38,7 @@ namespace adaptib {
 // Notices and questions of the engine to the owner of the transfers.
 class TransferListener {
 public:
-    // Work waits for a connection, or for a new one. May fail the peer at once, and with it
-    // everything that waits.
+    // Work waits for a connection, or for a new one.
     virtual void want_connection(Peer& peer) = 0;
     virtual void want_repair(Peer& peer) = 0;
     // The scheduler has chosen another control lane.

@@ -128,7 +128,7 @@ void TransferEngine::post_waiting() {
 
 void TransferEngine::post_waiting(Peer& peer, std::size_t most) {
     if (!may_post(peer, most)) {
-        listener_.want_connection(peer); // may fail the peer, and end what waits
+        listener_.want_connection(peer);
         return;
     }
     const std::uint32_t turn = peer.transfers.waiting->next_turn();
