@@ -129,19 +129,6 @@ TEST_F(Events, WorkGoesOnAtTheEndOfAPeersEvents) {
     EXPECT_EQ(handle(), "1 ring final; 1 fenced; end; 2 connected; 1 unconnected; ");
 }
 
-TEST_F(Events, AFailureMayBeHandledAtOnceAndAlone) {
-    events_.report(*one_, ConnectEvent::unconnected);
-    events_.report(*two_, ConnectEvent::failed, Status::error(Reason::unreachable), "it");
-    events_.handle_failure(*one_);
-    EXPECT_EQ(log_, "");
-    events_.handle_failure(*two_);
-    EXPECT_EQ(log_, std::string("2 failed, it, ") + reason_text(Reason::unreachable) + "; ");
-    EXPECT_EQ(handle(), "1 unconnected; ");
-    events_.report(*one_, ConnectEvent::failed, Status::error(Reason::unreachable), "it");
-    events_.handle_failure(*one_);
-    EXPECT_FALSE(events_.any());
-}
-
 TEST_F(Events, APeerWithoutEventsLeavesTheList) {
     events_.report(*one_, ConnectEvent::failed, Status::error(Reason::unreachable), "it");
     events_.forget(*one_);

@@ -57,14 +57,6 @@ void ConnectionEvents::handle_all(Peer& peer) {
     }
 }
 
-void ConnectionEvents::handle_failed(Peer& peer) {
-    peer.connection.events.waiting.remove(ConnectEvent::failed);
-    if (!is_waiting(peer) && peer.connection.events.link.linked()) {
-        reported_.remove(peer);
-    }
-    handle(peer, ConnectEvent::failed);
-}
-
 void ConnectionEvents::handle(Peer& peer, ConnectEvent kind) {
     switch (kind) {
     case ConnectEvent::interrupted: handler_.on_interrupted(peer); break;

@@ -75,19 +75,11 @@ public:
     // Handles all events, and those that their handling causes. Within itself it does nothing: the
     // outer call goes on.
     void handle();
-    // Handles nothing but the peer's failure, if it has failed: for calls in the middle of other
-    // work that go on with the peer.
-    void handle_failure(Peer& peer) {
-        if (peer.connection.events.waiting.has(ConnectEvent::failed)) [[unlikely]] {
-            handle_failed(peer);
-        }
-    }
     // Drops the peer's events.
     void forget(Peer& peer);
 
 private:
     void handle_all(Peer& peer);
-    void handle_failed(Peer& peer);
     void handle(Peer& peer, ConnectEvent kind);
 
     ConnectionEventHandler& handler_;

@@ -69,12 +69,9 @@ public:
                       ConnectionListener& listener)
         : events_(listener, *this), context_{options, rails, cqs, counters, events_, listener} {}
 
-    // Starts connecting if the peer is idle; without room, as soon as there is some. If the peer
-    // fails at that, the listener knows by the end of the call.
-    void request(Peer& peer) {
-        handshake_.request(peer);
-        events_.handle_failure(peer);
-    }
+    // Starts connecting if the peer is idle; without room, as soon as there is some. The peer may
+    // be lost at that: what waits for it ends later (handle_events).
+    void request(Peer& peer) { handshake_.request(peer); }
     // Starts closing the connection if it is open and nothing needs it.
     void close_if_unused(Peer& peer) {
         if (peer.session.state == ConnectState::open && is_unused(peer)) {
@@ -87,12 +84,9 @@ public:
     void set_preference(Peer& peer, SharingPreference preference);
     // Handles an arrived message of the handshake or of closing, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
-    // As Handshake::renew_shared. If the peer fails at that, the listener knows by the end of the
-    // call.
+    // As Handshake::renew_shared; the peer may be lost at that.
     bool renew_shared(Peer& peer, Subchannel& subchannel) {
-        const bool renewed = handshake_.renew_shared(peer, subchannel);
-        events_.handle_failure(peer);
-        return renewed;
+        return handshake_.renew_shared(peer, subchannel);
     }
     // Called when a queue pair of the connection takes no work any more, since it has failed. A
     // shared one may have failed without work of this peer's, so that no completion tells.
@@ -109,10 +103,7 @@ public:
         handle_events();
     }
     // Handles a request that waits for the end of a disconnect which the peer has revoked.
-    void on_disconnect_revoked(Peer& peer) {
-        handshake_.on_disconnect_revoked(peer);
-        events_.handle_failure(peer);
-    }
+    void on_disconnect_revoked(Peer& peer) { handshake_.on_disconnect_revoked(peer); }
     // Destroys queue pairs that do not complete their work (RepairSteps::abandon).
     void abandon(Peer& peer) { repair_steps_.abandon(peer); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.

@@ -67,6 +67,7 @@ void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std
         }
     }
     parts_->protocol.lost().lose(peer, what + " (" + reason_text(status.reason()) + ")" + why);
+    parts_->protocol.end_lost_peers(); // before the peer is told, which it would drop
 }
 
 bool ConnectionReactions::is_good(const Peer& peer, std::size_t pair) const {

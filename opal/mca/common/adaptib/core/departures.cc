@@ -68,6 +68,7 @@ void Departures::end(const std::vector<Peer*>& gone) {
         }
         protocol_.lost().lose(*peer, how.why);
     }
+    protocol_.end_lost_peers();
 }
 
 bool Departures::takes(Peer& peer) {

@@ -97,8 +97,8 @@ inline bool ProgressEngine::nothing_else() const {
             events_.poll();
         }
         connections_.retry();
-        connections_.handle_events();
     }
+    connections_.handle_events();
     if (departures_.any()) [[unlikely]] {
         departures_.tear_down_peers();
     }

@@ -26,7 +26,7 @@ void LostPeers::lose(Peer& peer, const std::string& what) {
 // A connection that breaks while nothing waits for it, nor may wait (processes end one after
 // another), is not reported until the user wants to use it.
 void LostPeers::report(Peer& peer) {
-    if (peer.ending.failure_reported) {
+    if (peer.ending.failure_reported || peer.ending.failure.empty()) {
         return;
     }
     peer.ending.failure_reported = true;
