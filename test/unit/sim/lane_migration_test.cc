@@ -426,7 +426,11 @@ TEST_P(Trouble, AtTheSameMomentLosesNothing) {
         migrate(*ranks, from, to, static_cast<std::uint32_t>(random.below(2)));
         begun += peer.control.migration.active ? 1 : 0;
         switch (random.below(12)) {
-        case 0: set_port(*ranks, from % 2, random.below(2), random.below(3) > 0); break;
+        case 0: {
+            const bool up = random.below(3) > 0;
+            set_port(*ranks, from % 2, random.below(2), up);
+            break;
+        }
         case 1: ranks->core(from).selection().demote(peer); break;
         case 2: ranks->core(to).selection().demote(*ranks->peer(to, from)); break;
         case 3: ranks->core(from).selection().promote(peer); break;
