@@ -277,11 +277,14 @@ def run(options):
     path = PLACE / "outcomes.json"
     outcomes = kept("outcomes.json") if path.exists() and not options.again else {}
     end = time.monotonic() + options.time
+    same = equivalents()
     waiting = [mutant for mutant in kept("mutants.json") if str(mutant["number"]) not in outcomes]
 
     def one(mutant):
         if time.monotonic() < end:
-            outcomes[str(mutant["number"])] = judge(mutant, results, options.seconds)
+            outcomes[str(mutant["number"])] = (
+                {"outcome": "equivalent", "tests": 0} if is_equivalent(mutant, same)
+                else judge(mutant, results, options.seconds))
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for i, _ in enumerate(pool.map(one, waiting)):
@@ -341,10 +344,41 @@ def one_line(text):
     return re.sub(r"\s+", " ", text)
 
 
+# A call may read or write anything; a cast may not.
+CALL = re.compile(r"(?<!sizeof)(?<!_cast<)\b(?!sizeof|if|return)\w+\s*\(")
+CAST = re.compile(r"\b(static|reinterpret|const)_cast<[^()]*>\s*")
+ASSIGNMENT = re.compile(r"(?:(?:\+\+|--)(?P<stepped>[\w.>-]+)|(?P<set>[\w.>-]+) [-+|&]?= .*);")
+
+
+def target_of(statement):
+    """What an assignment without calls assigns; None: it is none."""
+    text = CAST.sub("", one_line(statement).strip())
+    match = ASSIGNMENT.fullmatch(text)
+    if match is None or CALL.search(text):
+        return None
+    return re.split(r"\.|->", match["stepped"] or match["set"])[-1]
+
+
+def is_swap(mutant):
+    """Returns true for two assignments that change places, of which neither names what the other
+    assigns: both orders do the same."""
+    if mutant["kind"] != "order":
+        return False
+    old, new = one_line(mutant["old"]), one_line(mutant["new"])
+    for end in (match.end() for match in re.finditer(";", old)):
+        first, second = old[:end].strip(), old[end:].strip()
+        if new != f"{second} {first}":
+            continue
+        targets = target_of(first), target_of(second)
+        return (None not in targets and not re.search(rf"\b{targets[0]}\b", second)
+                and not re.search(rf"\b{targets[1]}\b", first))
+    return False
+
+
 def is_equivalent(mutant, same):
     """A line of `equivalent` may give more of the mutant's own line, to name one place of several"""
     old, new = one_line(mutant["old"]), one_line(mutant["new"])
-    if (mutant["file"], old, new) in same:
+    if (mutant["file"], old, new) in same or is_swap(mutant):
         return True
     text = (TREE / CORE / mutant["file"]).read_text()
     before, _, after = text.partition(changed(mutant["kind"], mutant["old"], mutant["new"],

@@ -71,6 +71,19 @@ private:
     }
 };
 
+TEST_F(Arrivals, NothingOfALostPeerIsHandled) {
+    on_handled = [this](std::uint32_t number) {
+        if (number == 1) {
+            losses.peers.lose(*peer, "test");
+        }
+    };
+    arrive(2);
+    arrive(0);
+    arrive(1);
+    arrive(3);
+    EXPECT_EQ(handled, up_to(2));
+}
+
 TEST_F(Arrivals, InOrderNothingIsKept) {
     for (const std::uint32_t number : up_to(4)) {
         arrive(number);

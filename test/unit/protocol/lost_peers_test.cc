@@ -68,6 +68,20 @@ TEST_F(LostPeersTest, NothingGoesToALostPeerAndWhatWaitsForItIsToEnd) {
     EXPECT_FALSE(events_.any()) << "once";
 }
 
+// The user asks before the core has handled the failure.
+TEST_F(LostPeersTest, OneWhoseConnectionFailedIsReportedWithTheReason) {
+    known_->session.state = ConnectState::failed;
+    known_->connection.events.failure = std::make_unique<ConnectFailure>(
+        ConnectFailure{Status::error(Reason::no_memory), "it got no queue pair"});
+    EXPECT_TRUE(lost_.is_lost(*known_));
+    ASSERT_EQ(messages_.size(), 1u);
+    EXPECT_NE(messages_[0].find(std::string("is broken: it got no queue pair (") +
+                                reason_text(Reason::no_memory) + ")"),
+              std::string::npos)
+        << messages_[0];
+    EXPECT_TRUE(events_.any(PeerEvent::lost));
+}
+
 TEST_F(LostPeersTest, OneThatIsExpectedIsNotReported) {
     lost_.expect_all(true);
     other_->transfers.one_sided = 1;

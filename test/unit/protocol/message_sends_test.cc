@@ -166,6 +166,24 @@ TEST_F(Sends, APeerThatTakesAnnouncementsGetsOne) {
     take(MessageType::rendezvous);
 }
 
+TEST_F(Sends, AnErrorOfTheRingEndsEachSendOnce) {
+    send_sync(100);
+    peer->session.repairable = false;
+    ring.qp.post_result = Status::error(Reason::peer_gone);
+    ASSERT_TRUE(
+        sends.send(peer.get(), kEnvelope, to_send(8), false, OpKind::blocking, other, complete)
+            .ok());
+    EXPECT_TRUE(complete);
+    EXPECT_EQ(other.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_TRUE(peer->session.lost());
+    EXPECT_EQ(losses.reported.size(), 1u);
+    EXPECT_EQ(reported(), nullptr) << "not in the middle of something";
+    end_lost();
+    EXPECT_EQ(reported(), &user);
+    EXPECT_EQ(user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(reported(), nullptr);
+}
+
 TEST_F(Sends, WhatWaitsEndsWithThePeer) {
     const std::uint64_t id = send_sync(100);
     fill();

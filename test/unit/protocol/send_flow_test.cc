@@ -215,6 +215,21 @@ TEST_F(Flow, OnceThePeerHasFailedRequestsAreLost) {
     EXPECT_FALSE(peer->out.has_pending()) << "nothing is kept for it";
 }
 
+TEST_F(Flow, NothingThatWaitsIsSentToALostPeer) {
+    fill();
+    SendRequest& pending = request();
+    SendRequest& held = request();
+    flow.stall(*peer, pending);
+    flow.queue_send(held);
+    losses.peers.lose(*peer, "test");
+    take();
+    EXPECT_EQ(flow.retry(), 0u);
+    flow.send_queued(*peer);
+    EXPECT_TRUE(take().empty() && passed.empty());
+    flow.fail(*peer);
+    EXPECT_EQ(lost, (std::vector<const SendRequest*>{&pending, &held}));
+}
+
 TEST_F(Flow, AnErrorOfTheRingFailsThePeerUnlessItIsLeaving) {
     peer->session.repairable = false;
     ring->qp.post_result = Status::error(Reason::peer_gone);

@@ -12,6 +12,9 @@ void Teardown::on_unsent(Peer& peer, Status status) {
 }
 
 void Teardown::fail(Peer& peer, Status status, const std::string& what, ConnectEvent kind) {
+    if (peer.session.lost()) {
+        return; // its queue pairs may still have work under way
+    }
     if (peer.session.state != ConnectState::open && peer.session.state != ConnectState::closing) {
         // Otherwise work is outstanding: break_off lets it complete.
         close(peer, ConnectState::failed);

@@ -51,7 +51,7 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
 // Adds the error text of the first rail that has one.
 void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std::string& what) {
     note(TraceKind::connect_end, peer, peer.contact.name);
-    if (parts_->protocol.leaves(peer)) {
+    if (peer.ending.failure.empty() && parts_->protocol.leaves(peer)) {
         peer.session.state = peer.session.lost() ? ConnectState::idle : peer.session.state;
         return;
     }

@@ -139,7 +139,7 @@ void Core::take_arrived(Nanoseconds limit) {
 
 void Core::quiesce_messages(Nanoseconds limit) {
     const Nanoseconds start = parts_.environment.clock->now();
-    parts_.protocol->lost().expect_all(true);
+    parts_.lost.expect_all(true);
     const auto left = [this] {
         std::vector<Peer*> found;
         parts_.peers->for_each([&](Peer& peer) {
@@ -166,8 +166,9 @@ void Core::quiesce_messages(Nanoseconds limit) {
             parts_.lost.lose(*peer, "this process ends while messages are still under way");
         }
     }
+    parts_.protocol->end_lost_peers();
     wait(2 * limit);
-    parts_.protocol->lost().expect_all(false);
+    parts_.lost.expect_all(false);
 }
 
 void Core::drain(Nanoseconds limit) {

@@ -86,7 +86,7 @@ bool Departures::takes(Peer& peer) {
 void Departures::release_left_peers() {
     for (Peer* peer : reported_.take(PeerEvent::left)) {
         rings_.empty(*peer); // a failed return of credit may have told before all was received
-        static_cast<void>(reported_.drop(*peer, PeerEvent::disconnected));
+        reported_.drop(*peer, PeerEvent::disconnected);
         if (peer->session.lost() || protocol_.needs(*peer)) {
             continue;
         }

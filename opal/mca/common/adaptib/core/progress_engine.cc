@@ -75,6 +75,9 @@ inline bool ProgressEngine::nothing_else() const {
 
 // Everything but the busy rings.
 [[gnu::noinline]] std::size_t ProgressEngine::look_after_others(bool idle) {
+    if (protocol_.events().any()) [[unlikely]] {
+        handle_peer_events();
+    }
     std::size_t events = rings_.has_cold() ? rings_.poll_cold_ring(tick_) : 0;
     if (tick_ % kDatagramEvery == 0 || (idle && events == 0 && !is_idle())) {
         events += poll_datagrams();
@@ -88,9 +91,6 @@ inline bool ProgressEngine::nothing_else() const {
     }
     if (protocol_.retry_due()) [[unlikely]] {
         events += protocol_.retry();
-    }
-    if (protocol_.events().any()) [[unlikely]] {
-        handle_peer_events();
     }
     if (connections_.retry_due() || connections_.closing()) [[unlikely]] {
         if (connections_.cm_connects().active() && tick_ % kCompletionsEvery == 0) {

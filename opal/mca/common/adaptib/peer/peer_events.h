@@ -34,22 +34,23 @@ public:
         std::vector<Peer*>& peers = of(event);
         if (std::find(peers.begin(), peers.end(), &peer) == peers.end()) {
             peers.push_back(&peer);
+            ++waiting_;
         }
     }
-    bool any() const {
-        return std::any_of(waiting_.begin(), waiting_.end(),
-                           [](const std::vector<Peer*>& peers) { return !peers.empty(); });
-    }
-    bool any(PeerEvent event) const { return !waiting_[static_cast<std::size_t>(event)].empty(); }
+    bool any() const { return waiting_ > 0; }
+    bool any(PeerEvent event) const { return !peers_[static_cast<std::size_t>(event)].empty(); }
     // Returns the peers with that event, in the order of the reports; they wait no more.
-    std::vector<Peer*> take(PeerEvent event) { return std::exchange(of(event), {}); }
-    // Returns true if that event of the peer has waited.
-    bool drop(const Peer& peer, PeerEvent event) { return std::erase(of(event), &peer) > 0; }
+    std::vector<Peer*> take(PeerEvent event) {
+        waiting_ -= of(event).size();
+        return std::exchange(of(event), {});
+    }
+    void drop(const Peer& peer, PeerEvent event) { waiting_ -= std::erase(of(event), &peer); }
 
 private:
-    std::vector<Peer*>& of(PeerEvent event) { return waiting_[static_cast<std::size_t>(event)]; }
+    std::vector<Peer*>& of(PeerEvent event) { return peers_[static_cast<std::size_t>(event)]; }
 
-    std::array<std::vector<Peer*>, 5> waiting_;
+    std::size_t waiting_ = 0; // events of all kinds
+    std::array<std::vector<Peer*>, 5> peers_;
 };
 
 } // namespace adaptib

@@ -74,7 +74,7 @@ void ArrivalOrder::release(PeerIn& in, EarlyMessage& message) {
 
 void ArrivalOrder::run_early(Peer& peer) {
     while (peer.in.early != nullptr && peer.in.early->header.sequence == peer.in.next_receive &&
-           !peer.in.teardown_pending) {
+           !peer.in.teardown_pending && !peer.in.unheard) {
         EarlyMessage& message = take_first(peer.in);
         ++peer.in.next_receive;
         listener_.dispatch(peer, message.header, message.body());

@@ -106,7 +106,7 @@ void EmulatedAtomics::send_queued(const Peer& peer) {
     // it.
     for (EmulatedAtomic* atomic : queued) {
         if (peer.session.lost()) {
-            return; // all of them have ended
+            return; // they end with the peer
         }
         send(*atomic);
     }

@@ -26,7 +26,13 @@ void LostPeers::lose(Peer& peer, const std::string& what) {
 // A connection that breaks while nothing waits for it, nor may wait (processes end one after
 // another), is not reported until the user wants to use it.
 void LostPeers::report(Peer& peer) {
-    if (peer.ending.failure_reported || peer.ending.failure.empty()) {
+    if (peer.ending.failure.empty()) { // its connection failed, and the core does not know yet
+        const ConnectFailure* const failure = peer.connection.events.failure.get();
+        lose(peer, failure != nullptr
+                       ? failure->what + " (" + reason_text(failure->status.reason()) + ")"
+                       : "it was not connected");
+    }
+    if (peer.ending.failure_reported) {
         return;
     }
     peer.ending.failure_reported = true;

@@ -52,8 +52,8 @@ public:
     void expect_all(bool on) { expects_all_ = on; }
     // The peer is lost. Does nothing if it was lost before.
     void lose(Peer& peer, const std::string& what);
-    // Reports the loss, unless that was done, or the connection's failure is yet to be handled
-    // (ConnectionManager::handle_events). REQUIRES: the peer is lost.
+    // Reports the loss, unless that was done. REQUIRES: the peer is lost, perhaps by a failure of
+    // its connection that has not been handled yet.
     void report(Peer& peer);
     // Returns true if the peer is lost: nothing will come from it any more. The first such call
     // reports the loss, unless that was done before.

@@ -6,8 +6,8 @@
 
 namespace adaptib {
 
-// Fills and announces every free block, while there is data left. Announcing may find the peer
-// broken, which ends the transfer. Without memory for any block, the message goes in fragments.
+// Fills and announces every free block, while there is data left. Without memory for
+// any block, the message goes in fragments.
 void Rendezvous::pack_blocks(SendTransfer& transfer) {
     const std::uint64_t id = transfer.id;
     const auto blocks = static_cast<std::uint32_t>(transfer.blocks.size());

@@ -53,7 +53,7 @@ Contents contents_of(const Peer& peer, const MessageHeader& header, const std::b
 } // namespace
 
 void SendFlow::on_fenced(Peer& peer) {
-    if (peer.out.ring == nullptr) {
+    if (peer.out.ring == nullptr || peer.session.lost()) {
         return;
     }
     bool kept = true;
@@ -76,6 +76,7 @@ void SendFlow::on_fenced(Peer& peer) {
     if (!whole || !kept) {
         lost_.lose(peer, kept ? "its credit does not fit what was sent"
                               : "out of memory to repeat messages");
+        return; // the end of the peer ends what is gathered
     }
     peer.flow.gathered.end_all(GatherEnd::kept);
 }

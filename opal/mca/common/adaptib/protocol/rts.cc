@@ -44,7 +44,7 @@ void TaggedReceives::accept(Peer& peer, const Envelope& envelope, const Rendezvo
                             ReceiveRequest& request) {
     const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
     request.envelope = envelope;
-    if (peer.session.lost()) {
+    if (lost_.is_lost(peer)) {
         complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         return;
     }

@@ -57,7 +57,7 @@ public:
     // The target has no such memory, or denies access: marks the transfer as failed and refused.
     virtual void refuse(Transfer& transfer) = 0;
     // Asks the target for the keys of the transfer's memory, and starts it again with the answer.
-    // May fail the peer, and the transfer with it. REQUIRES: nothing of it is under way.
+    // REQUIRES: nothing of it is under way.
     virtual void ask_for_keys(Transfer& transfer) = 0;
     // Makes a transfer of a shelved record. Null: there is no memory now, the record stays.
     virtual Transfer* unshelve(Peer& peer, WaitingTransfer& shelved) = 0;
