@@ -91,8 +91,8 @@ void Departures::release_left_peers() {
             continue;
         }
         if (!connections_.shared_draining().drained_by_others(*peer, connections_.owners())) {
-            reported_.report(
-                *peer, PeerEvent::left); // else those that share its queue pairs would lose theirs
+            // Later: else those that share its queue pairs would lose theirs.
+            reported_.report(*peer, PeerEvent::left);
             continue;
         }
         protocol_.drop_disconnects(*peer);
