@@ -65,6 +65,7 @@ TEST_F(Lanes, AFlushIsOverWhenItsOwnWriteIs) {
 
     WorkCompletion completion{};
     completion.status = WorkStatus::success;
+    completion.wr_id = work.wr_id;
     completion.qp_number = 1;
     target_of(work.wr_id)->on_work_done(1, completion); // same number, another rail
     EXPECT_FALSE(by.flush().done);
@@ -79,6 +80,24 @@ TEST_F(Lanes, AFlushIsOverWhenItsOwnWriteIs) {
     target_of(work.wr_id)->on_work_done(0, completion);
     EXPECT_TRUE(by.flush().done);
     EXPECT_FALSE(by.flush().awaits(peer_->lanes.subchannels[0]));
+}
+
+// The connection is taken down, and comes up again over the same shared queue pair.
+TEST_F(Lanes, AFlushIsNotOverWithAnEarlierOne) {
+    FlushWork& by = peer_->connection.closing_flush;
+    ASSERT_TRUE(lanes_.post_flush(*peer_, by).ok());
+    by.flush() = {};
+    ASSERT_TRUE(lanes_.post_flush(*peer_, by).ok());
+    ASSERT_EQ(pair_of(*peer_, 0).posts.size(), 2u);
+    WorkCompletion completion{};
+    completion.status = WorkStatus::success;
+    completion.qp_number = 1;
+    completion.wr_id = pair_of(*peer_, 0).posts.front().wr_id;
+    target_of(completion.wr_id)->on_work_done(0, completion);
+    EXPECT_TRUE(by.flush().awaits(peer_->lanes.subchannels[0]));
+    completion.wr_id = pair_of(*peer_, 0).posts.back().wr_id;
+    target_of(completion.wr_id)->on_work_done(0, completion);
+    EXPECT_TRUE(by.flush().done);
 }
 
 TEST_F(Lanes, AFlushThatCannotBePostedIsNotAwaited) {

@@ -435,6 +435,17 @@ TEST(Programs, SilenceOfLongAgoIsNoEvidence) {
               "");
 }
 
+TEST(Programs, OneThatHasBegunToDisconnectIsFoundOutAboutToo) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 70907945211977\n"
+                       "world machine ibm-12x\n"
+                       "world death_1 140616546\n"
+                       "1 send id=146 context=1 at_once=1\n"
+                       "0 ssend id=156 peer=1 tag=1 at_once=1\n"
+                       "1 release amount=1000\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

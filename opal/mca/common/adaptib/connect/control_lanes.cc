@@ -31,7 +31,7 @@ Status ControlLanes::post_flush(Peer& peer, FlushWork& by) {
 Status ControlLanes::post_flush(const Peer& peer, Subchannel& subchannel, FlushWork& by) {
     Flush& flush = by.flush();
     const SendWork work =
-        empty_write(wr_id_of(&by), peer.in.credit_address, subchannel.remote_memory_key);
+        empty_write(by.next_id(), peer.in.credit_address, subchannel.remote_memory_key);
     flush.qp = subchannel.qp->number();
     flush.rail = subchannel.local_rail;
     flush.done = false;

@@ -102,16 +102,16 @@ std::vector<Peer*> ProcessWatch::take_ended(const PeerDirectory& peers) {
     return gone;
 }
 
-// Processes that nothing waits for, and peers that have begun to disconnect, may end unnoticed. A
-// user of active messages may wait for any peer that it has exchanged some with, and the core does
-// not know.
+// Processes that nothing waits for may end unnoticed, and so may peers that have begun to
+// disconnect and of which nothing but the end of that is wanted. A user of active messages may wait
+// for any peer that it has exchanged some with, and the core does not know.
 std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Protocol& protocol) {
     watch_at_ = options_.clock->now() + kEvery;
     std::unordered_set<const Peer*> awaited;
     std::vector<Peer*> ended;
     protocol.for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     peers.for_each([&](Peer& peer) {
-        if (peer.session.lost() || peer.ending.disconnect_received) {
+        if (peer.session.lost() || (peer.ending.disconnect_received && !protocol.needs(peer))) {
             return;
         }
         if (awaited.contains(&peer) || is_awaited(peer)) {

@@ -289,7 +289,8 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
 }
 
 inline void FlushWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
-    if (flush_.rail != rail || flush_.qp != completion.qp_number) {
+    if (flush_.rail != rail || flush_.qp != completion.qp_number ||
+        work_number_of(completion.wr_id) != number_ % kWorkNumbers) {
         return;
     }
     flush_.done = completion.status == WorkStatus::success;

@@ -74,15 +74,20 @@ struct Flush {
     }
 };
 
+// The record of a flush may be cleared and used again while an earlier flush is still under way:
+// the completion of that one does not count.
 class FlushWork final : public WorkTarget {
 public:
     FlushWork(Peer& peer, Flush& flush) : peer_(peer), flush_(flush) {}
+    // wr_id of the next flush.
+    std::uint64_t next_id() { return wr_id_of(this, ++number_); }
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
     Flush& flush() { return flush_; }
 
 private:
     Peer& peer_;
     Flush& flush_;
+    std::uint32_t number_ = 0; // of the last flush
 };
 
 // Identifies the peer's requests over a shared queue pair; ignores their completions.
