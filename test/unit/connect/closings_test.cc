@@ -35,6 +35,7 @@ protected:
         WorkCompletion completion{};
         completion.qp_number = 1;
         completion.status = WorkStatus::success;
+        completion.wr_id = posts.front().wr_id;
         target_of(posts.front().wr_id)->on_work_done(0, completion);
         posts.clear();
     }

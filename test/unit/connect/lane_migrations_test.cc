@@ -54,6 +54,7 @@ protected:
             WorkCompletion completion{};
             completion.qp_number = subchannel + 1;
             completion.status = WorkStatus::success;
+            completion.wr_id = work.wr_id;
             target_of(work.wr_id)->on_work_done(subchannel, completion);
         }
     }

@@ -42,6 +42,7 @@ protected:
         WorkCompletion completion{};
         completion.qp_number = 1;
         completion.status = WorkStatus::success;
+        completion.wr_id = work.wr_id;
         target_of(work.wr_id)->on_work_done(0, completion);
     }
     // Returns another peer that uses the first initiator.
@@ -113,6 +114,7 @@ TEST_F(Draining, WorkPostedBehindTheEmptyWriteNeedsAnother) {
     WorkCompletion completion{};
     completion.qp_number = 1;
     completion.status = WorkStatus::success;
+    completion.wr_id = first.wr_id;
     target_of(first.wr_id)->on_work_done(0, completion);
     EXPECT_FALSE(draining_.drained(*peer_));
     EXPECT_EQ(pairs_[0]->posts.size(), 4u);
