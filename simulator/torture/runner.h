@@ -58,8 +58,8 @@ private:
         Ending ending = Ending::none;
         Nanoseconds ending_since{0}; // when that step began
         bool died = false;
-        std::vector<std::uint32_t>
-            untold; // ranks of whose end the runtime is about to tell this one
+        // Ranks of whose end the runtime is about to tell this one.
+        std::vector<std::uint32_t> untold;
         // Ranks that release an endpoint of this process once it is gone.
         std::vector<std::pair<std::uint32_t, std::uint32_t>> released_late;
         std::vector<std::byte> memory;

@@ -345,7 +345,7 @@ def one_line(text):
 
 
 # A call may read or write anything; a cast may not.
-CALL = re.compile(r"(?<!sizeof)(?<!_cast<)\b(?!sizeof|if|return)\w+\s*\(")
+CALL = re.compile(r"\b(?!sizeof\b)\w+\s*\(")
 CAST = re.compile(r"\b(static|reinterpret|const)_cast<[^()]*>\s*")
 ASSIGNMENT = re.compile(r"(?:(?:\+\+|--)(?P<stepped>[\w.>-]+)|(?P<set>[\w.>-]+) [-+|&]?= .*);")
 

@@ -94,11 +94,14 @@ TEST_F(Unreached, OnceItIsReachedItsEarlyRequestIsHandedOn) {
     set_obstacle(kLacking);
     contacts_->add(peer_, kLacking);
     peer_.connection.early_request = std::make_unique<ConnectBody>();
+    peer_.connection.early_request->connection = 17;
     tries_until(10ms);
     EXPECT_FALSE(losses_.events.any());
     set_obstacle(kOk);
     tries_until(20ms);
-    EXPECT_TRUE(losses_.events.any(PeerEvent::reachable));
+    EXPECT_EQ(losses_.events.take(PeerEvent::reachable), std::vector<Peer*>{&peer_});
+    ASSERT_NE(peer_.connection.early_request, nullptr) << "the core takes it";
+    EXPECT_EQ(peer_.connection.early_request->connection, 17u);
     EXPECT_NE(peer_.contact.datagram.handle, nullptr);
     EXPECT_FALSE(peer_.contact.datagram.coming);
     EXPECT_EQ(contacts_->deadline(), Nanoseconds::max());

@@ -101,6 +101,16 @@ protected:
     // An active message of a peer has arrived.
     virtual void on_active(Peer& peer, std::uint8_t tag) { arrived_.push_back({&peer, tag}); }
 
+    // Returns the names of lost peers that the user of the core has been told of since the last
+    // call.
+    std::vector<std::uint64_t> told() {
+        std::vector<std::uint64_t> names;
+        lost_.tell_user([&](std::uint64_t name) -> Peer* {
+            names.push_back(name);
+            return nullptr;
+        });
+        return names;
+    }
     // The loss of a peer has been reported.
     virtual void on_lost(const std::string& text) { failures_.push_back(text); }
 

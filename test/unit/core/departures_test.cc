@@ -44,10 +44,10 @@ protected:
 
     // REQUIRES: the peer leaves, and this is before the end of the progress that found it.
     void expect_released_at_the_end_of_progress() {
-        EXPECT_TRUE(departures_.any());
+        EXPECT_TRUE(events_.any());
         EXPECT_EQ(peer_.session.state, ConnectState::open);
         departures_.tear_down_peers();
-        EXPECT_FALSE(departures_.any());
+        EXPECT_FALSE(events_.any());
         EXPECT_EQ(peer_.session.state, ConnectState::idle);
         EXPECT_EQ(peer_.contact.datagram.handle, nullptr);
         EXPECT_TRUE(failures_.empty() && !lost_.any());
@@ -89,7 +89,7 @@ TEST_F(DeparturesTest, APeerLeavesOnceHoweverOftenItIsNoticed) {
     departures_.end({&peer_});
     EXPECT_TRUE(protocol_.leaves(peer_));
     departures_.tear_down_peers();
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
     EXPECT_EQ(counters().connections_open, 0u);
     peer_.flow.messages_sent = 5;
     departures_.tear_down_peers();
@@ -102,7 +102,7 @@ TEST_F(DeparturesTest, APeerThatSomethingIsWantedOfIsLost) {
     departures_.on_peers_changed();
     EXPECT_EQ(peer_.session.state, ConnectState::failed);
     EXPECT_NE(peer_.ending.failure.find("its process has ended"), std::string::npos);
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
 }
 
 // The core does not know what the user of active messages waits for.
@@ -141,7 +141,7 @@ TEST_F(DeparturesTest, ALeavingPeerThatIsWantedAgainIsNotReleased) {
     departures_.tear_down_peers();
     EXPECT_EQ(peer_.session.state, ConnectState::open);
     EXPECT_NE(peer_.contact.datagram.handle, nullptr);
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
     peer_.transfers.one_sided = 0;
 }
 
@@ -160,7 +160,7 @@ TEST_F(DeparturesTest, APeerThatSaysThatItEndsIsLostIfSomethingIsWantedOfIt) {
     peer_.health.life.left = true;
     events_.report(peer_, PeerEvent::gone);
     departures_.tear_down_peers();
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
     EXPECT_EQ(peer_.session.state, ConnectState::failed);
     EXPECT_NE(peer_.ending.failure.find("has finalized MPI"), std::string::npos);
 }
@@ -193,7 +193,7 @@ TEST_F(DeparturesTest, APeerThatSaysSoWhileAnotherIsEndedLeavesToo) {
     events_.report(peer_, PeerEvent::gone);
     departures_.tear_down_peers();
     EXPECT_EQ(leaves_next_, nullptr) << "the other one has said so";
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
     EXPECT_EQ(other.session.state, ConnectState::idle);
     EXPECT_EQ(other.contact.datagram.handle, nullptr);
     EXPECT_EQ(other.ending.failure, "");
@@ -210,7 +210,7 @@ TEST_F(DeparturesTest, APeerThatLivesIsLeftAlone) {
     departures_.on_peers_changed();
     departures_.end({&peer_});
     EXPECT_FALSE(protocol_.leaves(peer_));
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
     EXPECT_EQ(peer_.session.state, ConnectState::open);
 }
 
@@ -236,7 +236,7 @@ TEST_F(DeparturesTest, APeerThatRefusesThisProcessIsLostAndTheUserHears) {
     EXPECT_EQ(peer_.session.state, ConnectState::failed);
     ASSERT_EQ(failures_.size(), 1u);
     EXPECT_NE(failures_[0].find("cannot reach this one to answer: the test"), std::string::npos);
-    EXPECT_TRUE(lost_.any()) << "for the user of the core";
+    EXPECT_EQ(told(), std::vector<std::uint64_t>{7});
     departures_.on_peers_changed();
     EXPECT_EQ(failures_.size(), 1u) << "once";
     EXPECT_EQ(other.session.state, ConnectState::idle);
@@ -244,9 +244,9 @@ TEST_F(DeparturesTest, APeerThatRefusesThisProcessIsLostAndTheUserHears) {
 
 TEST_F(DeparturesTest, ADisconnectedPeerIsReleasedOnce) {
     disconnect();
-    EXPECT_TRUE(departures_.any());
+    EXPECT_TRUE(events_.any());
     departures_.tear_down_peers();
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
     EXPECT_TRUE(torn_down());
     EXPECT_EQ(peer_.session.state, ConnectState::idle);
     EXPECT_FALSE(peer_.session.disconnect_sent || peer_.ending.disconnect_received);
@@ -298,7 +298,7 @@ TEST_F(DeparturesTest, AFailedPeerIsNotTornDown) {
     lost_.lose(peer_, "test");
     protocol_.end_lost_peers();
     departures_.tear_down_peers();
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
     EXPECT_FALSE(torn_down());
     EXPECT_EQ(peer_.session.state, ConnectState::failed);
 }
@@ -307,7 +307,7 @@ TEST_F(DeparturesTest, AnAnswerThatMayBeLostIsRepairedFirst) {
     disconnect();
     peer_.interruption.active = true;
     departures_.tear_down_peers();
-    EXPECT_FALSE(departures_.any()) << "the protocol comes again after the repair";
+    EXPECT_FALSE(events_.any()) << "the protocol comes again after the repair";
     EXPECT_FALSE(torn_down());
     EXPECT_FALSE(peer_.in.teardown_pending);
     EXPECT_EQ(peer_.session.state, ConnectState::open);
@@ -334,7 +334,7 @@ TEST_F(DeparturesTest, AnAnswerOnItsWayThroughTheRingIsAwaited) {
     ASSERT_FALSE(peer_.out.ring->poster().settled());
     disconnect();
     departures_.tear_down_peers();
-    EXPECT_TRUE(departures_.any());
+    EXPECT_TRUE(events_.any());
     ASSERT_FALSE(torn_down());
     qp.show(4096);
     for (std::size_t left = qp.completions(); left > 0; --left) {
@@ -342,7 +342,7 @@ TEST_F(DeparturesTest, AnAnswerOnItsWayThroughTheRingIsAwaited) {
     }
     departures_.tear_down_peers();
     EXPECT_TRUE(torn_down());
-    EXPECT_FALSE(departures_.any());
+    EXPECT_FALSE(events_.any());
 }
 
 } // namespace

@@ -93,6 +93,7 @@ TEST_F(FabricEventsTest, APortErrorFailsThePeersThatLoseData) {
     Peer& elsewhere = connected_over(1, 9, false);
     Peer& unconnected = meet(10);
     happens(EventKind::port_error, 0);
+    EXPECT_EQ(lost.session.state, ConnectState::failed);
     EXPECT_EQ(counters().connections_failed, 1u);
     EXPECT_NE(lost.ending.failure.find("rail m0:1 is down"), std::string::npos);
     EXPECT_EQ(repaired.session.state, ConnectState::open);
@@ -102,6 +103,7 @@ TEST_F(FabricEventsTest, APortErrorFailsThePeersThatLoseData) {
     EXPECT_EQ(counters().connections_failed, 1u) << "it has failed before";
     happens(EventKind::port_error, 1);
     EXPECT_EQ(elsewhere.session.state, ConnectState::failed);
+    EXPECT_EQ(counters().connections_failed, 2u);
 }
 
 TEST_F(FabricEventsTest, AConnectionThatClosesLosesItsLastMessages) {

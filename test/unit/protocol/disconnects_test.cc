@@ -72,7 +72,14 @@ public:
     std::vector<Allowance> allowed;
 
 private:
-    int reports(PeerEvent event) { return static_cast<int>(losses.events.take(event).size()); }
+    int reports(PeerEvent event) {
+        const std::vector<Peer*> reported = losses.events.take(event);
+        for (const Peer* of : reported) {
+            EXPECT_EQ(of, peer.get());
+            EXPECT_TRUE(event != PeerEvent::disconnected || of->in.teardown_pending);
+        }
+        return static_cast<int>(reported.size());
+    }
 
     int over_ = 0;
     int left_ = 0;

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "base/process_name.h"
-#include "unit/messages.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -37,8 +36,12 @@ protected:
     std::unique_ptr<Peer> amo_peer_ = rails_.peer(5);
     std::unique_ptr<Peer> other_ = rails_.peer(6);
     std::vector<std::string> messages_;
+    MessageFunction message_ = [this](Severity severity, const std::string& text) {
+        EXPECT_EQ(severity, Severity::failure);
+        messages_.push_back(text);
+    };
     PeerEvents events_;
-    LostPeers lost_{events_, counters_, messages_into(messages_), {}};
+    LostPeers lost_{events_, counters_, message_, {}};
     std::vector<Peer*> heard_;
 };
 
@@ -94,7 +97,7 @@ TEST_F(LostPeersTest, OneThatIsExpectedIsNotReported) {
 TEST_F(LostPeersTest, ALossThatIsNoNewsIsToldToTheUserAlone) {
     known_->contact.name = endpoint_name(5, 3);
     std::vector<std::uint64_t> asked;
-    LostPeers lost(events_, counters_, messages_into(messages_), [&](std::uint64_t process) {
+    LostPeers lost(events_, counters_, message_, [&](std::uint64_t process) {
         asked.push_back(process);
         return false;
     });

@@ -78,7 +78,7 @@ protected:
         while (RingSends::try_send(*peer, {}, data.data(), kLimit)) {
         }
     }
-    // What waits for the peer ends, if it has been lost.
+    // Ends the requests that wait for the peer if it has been lost.
     void end_lost() {
         if (losses.only(*peer)) {
             sends.fail(*peer);

@@ -204,7 +204,7 @@ void Core::leave(Nanoseconds limit) {
 // acknowledges what it has received, so that others do not wait for that.
 Core::Unsent Core::unsent() {
     bool owed = parts_.protocol->retry_due() || parts_.connections->retry_due();
-    bool last_words = parts_.progress->departures().any();
+    bool last_words = parts_.peer_events.any();
     parts_.peers->for_each([&](Peer& peer) {
         const DatagramLink* link = peer.contact.datagram.link.get();
         const auto& ring = peer.out.ring != nullptr ? peer.out.ring : peer.connection.ring_closing;

@@ -86,7 +86,7 @@ public:
         Protocol& protocol = *parts_.protocol;
         return protocol.receives().posted() > 0 || protocol.awaited() > 0 || protocol.has_work() ||
                protocol.sends().any_wait() || protocol.one_sided().under_way() > 0 ||
-               parts_.connections->has_work() || parts_.progress->departures().any() ||
+               parts_.connections->has_work() || parts_.peer_events.any() ||
                parts_.startup->goes_on();
     }
     // For a caller that does not call progress() all the time: run_timers() has work at deadline()

@@ -120,8 +120,8 @@ void Departures::tear_down_peers() {
         }
         if ((peer->out.ring != nullptr && !peer->out.ring->poster().settled()) ||
             !connections_.shared_draining().drained_if_gone(*peer, connections_.owners())) {
-            reported_.report(*peer,
-                             PeerEvent::disconnected); // our answer to its disconnect is under way
+            // Later: our answer to its disconnect is under way.
+            reported_.report(*peer, PeerEvent::disconnected);
             continue;
         }
         connections_.close(*peer, ConnectState::idle);

@@ -41,8 +41,6 @@ public:
     // Returns true if the peer is gone: then it leaves, or what waits for it ends with the reason,
     // at the end of this progress.
     bool takes(Peer& peer);
-    // Returns true if tear_down_peers() has something to do.
-    bool any() const { return reported_.any(); }
     // Acts on what PeerEvents has: ends peers that have said that they are gone, releases those
     // that have left, and takes down the connections of those that have disconnected. Such a peer
     // keeps its record, so that its sequence numbers continue should it come back.

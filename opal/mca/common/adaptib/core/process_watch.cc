@@ -111,10 +111,12 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
     std::vector<Peer*> ended;
     protocol.for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     peers.for_each([&](Peer& peer) {
-        if (peer.session.lost() || (peer.ending.disconnect_received && !protocol.needs(peer))) {
+        const bool has_requests = awaited.contains(&peer);
+        if (peer.session.lost() ||
+            (peer.ending.disconnect_received && !has_requests && !Protocol::has_work_of(peer))) {
             return;
         }
-        if (awaited.contains(&peer) || is_awaited(peer)) {
+        if (has_requests || is_awaited(peer)) {
             if (look_for(peer) == Reach::ended) {
                 ended.push_back(&peer);
             } else if (datagram_paths_.reports_paths(peer) && has_no_credit_to_tell(peer)) {

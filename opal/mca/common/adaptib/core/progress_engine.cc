@@ -69,7 +69,7 @@ std::size_t ProgressEngine::progress(bool again) {
 }
 
 inline bool ProgressEngine::nothing_else() const {
-    return !rings_.has_cold() && !departures_.any() && !protocol_.has_work() &&
+    return !rings_.has_cold() && !protocol_.events().any() && !protocol_.has_work() &&
            !connections_.has_work();
 }
 
@@ -99,7 +99,7 @@ inline bool ProgressEngine::nothing_else() const {
         connections_.retry();
     }
     connections_.handle_events();
-    if (departures_.any()) [[unlikely]] {
+    if (protocol_.events().any()) [[unlikely]] {
         departures_.tear_down_peers();
     }
     return events;

@@ -2,8 +2,8 @@
 // PeerEvents: what has become of peers, for the core to act on in its progress
 // (core/progress_engine.h).
 //
-// Purpose: whoever finds out reports it in the middle of other work, and goes on. The record of a
-// peer stays until the end, so an event may wait.
+// Purpose: a part of the core that finds out about a peer reports that in the middle of other work,
+// and goes on. The record of a peer stays until the end, so an event may wait.
 // Threads: one at a time (the core's lock).
 // May touch: peer/.
 #pragma once
@@ -50,7 +50,7 @@ private:
     std::vector<Peer*>& of(PeerEvent event) { return peers_[static_cast<std::size_t>(event)]; }
 
     std::size_t waiting_ = 0; // events of all kinds
-    std::array<std::vector<Peer*>, 5> peers_;
+    std::array<std::vector<Peer*>, static_cast<std::size_t>(PeerEvent::disconnected) + 1> peers_;
 };
 
 } // namespace adaptib

@@ -6,20 +6,12 @@
 
 namespace adaptib {
 
-// Fills and announces every free block, while there is data left. Without memory for
-// any block, the message goes in fragments.
+// Fills and announces every free block, while there is data left. Without memory for any block, the
+// message goes in fragments.
 void Rendezvous::pack_blocks(SendTransfer& transfer) {
-    const std::uint64_t id = transfer.id;
     const auto blocks = static_cast<std::uint32_t>(transfer.blocks.size());
     for (std::uint32_t i = 0; i < blocks && transfer.announced < transfer.wanted; ++i) {
-        if (transfer.blocks[i].length > 0) {
-            continue;
-        }
-        const bool packed = pack_block(transfer, i);
-        if (sends_.find(id) == nullptr) {
-            return;
-        }
-        if (!packed) {
+        if (transfer.blocks[i].length == 0 && !pack_block(transfer, i)) {
             break;
         }
     }

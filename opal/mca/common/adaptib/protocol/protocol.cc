@@ -60,10 +60,10 @@ void Protocol::end_lost(Peer& peer) {
     receives_.fail(peer);
 }
 
-bool Protocol::needs(const Peer& peer) const {
+bool Protocol::has_work_of(const Peer& peer) {
     return peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
            !peer.ending.queued.empty() || peer.flow.any_gathered() ||
-           SendFlow::has_more_than_disconnects(peer) || is_awaited(peer);
+           SendFlow::has_more_than_disconnects(peer);
 }
 
 bool Protocol::leaves(Peer& peer) {

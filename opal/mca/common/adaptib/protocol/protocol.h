@@ -170,7 +170,9 @@ public:
     // completes as flushed, and ends its transfer then.
     void end_lost_peers();
     // Returns true if something of this process waits for the peer, besides disconnect messages.
-    bool needs(const Peer& peer) const;
+    bool needs(const Peer& peer) const { return has_work_of(peer) || is_awaited(peer); }
+    // Same without the requests of for_each_awaited().
+    static bool has_work_of(const Peer& peer);
     // Returns true if the peer is gone and nothing is wanted of it, which is no failure: reports
     // PeerEvent::left.
     bool leaves(Peer& peer) override;

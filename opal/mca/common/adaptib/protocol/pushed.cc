@@ -72,7 +72,7 @@ bool Rendezvous::send_fragments(SendTransfer& transfer) {
             return false;
         }
         if (!status.ok()) {
-            lost_.lose(peer, reason_text(status.reason())); // ends the transfer
+            lost_.lose(peer, reason_text(status.reason())); // the transfer ends with it
             return true;
         }
         ++counters_.fragments_sent;

@@ -86,7 +86,7 @@ public:
     // is broken.
     Status announce(SendRequest& request);
     // Sends fragments that waited. Returns false if there is no room now. The transfer is gone once
-    // all of it is sent, it cannot be packed, or the peer is broken.
+    // all of it is sent, it cannot be packed, or ends with the peer if that is lost.
     bool send_fragments(SendTransfer& transfer);
     // Receiver: fetches the data of a matched message. `wanted`: bytes that the receive takes.
     // REQUIRES: 0 < wanted <= source.bytes.

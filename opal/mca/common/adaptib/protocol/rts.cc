@@ -14,7 +14,7 @@ bool MessageSends::transmit_rendezvous(SendRequest& request) {
         if (status.is_again()) {
             return false;
         }
-        lost_.lose(peer, reason_text(status.reason())); // ends the transfer
+        lost_.lose(peer, reason_text(status.reason())); // the transfer ends with it
         return true;
     }
     note_sent(peer);
