@@ -81,7 +81,9 @@ constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::death) + 1;
 
 // A delay is over when both parts have passed.
 struct Delay {
-    std::uint64_t polls = 0; // calls of poll, on any completion queue of the node
+    // Calls of poll, on any completion queue of the node. A millisecond counts for any number: no
+    // device waits for a process that sleeps.
+    std::uint64_t polls = 0;
     Nanoseconds time{0};
 };
 

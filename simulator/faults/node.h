@@ -24,6 +24,9 @@ struct Due {
     Nanoseconds time = Nanoseconds::min();
 };
 
+// A process that has computed or slept for so long would otherwise have polled often enough.
+constexpr Nanoseconds kPolls{1'000'000};
+
 // The opportunities for faults.
 enum class Site : std::uint8_t {
     datagram,
@@ -85,7 +88,9 @@ public:
     }
 
     Due due(const Delay& delay) const { return {polls_ + delay.polls, now() + delay.time}; }
-    bool reached(const Due& due) const { return polls_ >= due.polls && now() >= due.time; }
+    bool reached(const Due& due) const {
+        return now() >= due.time && (polls_ >= due.polls || now() - due.time >= kPolls);
+    }
 
     void wake(Nanoseconds when) {
         if (wake_) {

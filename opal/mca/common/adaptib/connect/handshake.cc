@@ -372,6 +372,7 @@ void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
         peer.connection.activity.asks_itself = true;
         peer.connection.activity.preference = SharingPreference::shared;
         request(peer);
+        context_.events.report(peer, ConnectEvent::unconnected);
         return;
     }
     if (!peer.connection.shared) {
