@@ -181,8 +181,34 @@ TEST_F(Link, TheOldestIsRepeatedWithGrowingIntervals) {
         EXPECT_EQ(link.deadline(), now + interval);
         now = link.deadline();
     }
-    acknowledged(2, 0, now); // an acknowledgment resets the backoff
+    acknowledged(3, 0, now); // an acknowledgment resets the backoff
+    link.add(9, now);
     EXPECT_EQ(link.deadline(), now + DatagramLink::kFirstTimeout);
+}
+
+// A process that computes has room for few datagrams: what came before the repeat is lost.
+TEST_F(Link, AWindowThatIsLostGoesOutAsEachIsAcknowledged) {
+    for (std::uint32_t i = 0; i < DatagramLink::kWindow; ++i) {
+        link.add(i, Nanoseconds{0});
+    }
+    Nanoseconds now = DatagramLink::kFirstTimeout;
+    for (std::uint32_t i = 0; i < DatagramLink::kWindow; ++i) {
+        EXPECT_EQ(to_repeat(now), i);
+        EXPECT_EQ(to_repeat(now), DatagramLink::kNone);
+        now += milliseconds{1};
+        acknowledged(i + 2, 0, now);
+    }
+    EXPECT_FALSE(link.unacknowledged());
+}
+
+// What was sent after the repeat may still be under way.
+TEST_F(Link, WhatWasSentAfterARepeatWaitsForTheTimer) {
+    link.add(100, Nanoseconds{0});
+    const Nanoseconds now = DatagramLink::kFirstTimeout;
+    EXPECT_EQ(to_repeat(now), 100u);
+    link.add(101, now);
+    acknowledged(2, 0, now);
+    EXPECT_EQ(to_repeat(now), DatagramLink::kNone);
 }
 
 TEST_F(Link, AGapIsFilledWithoutWaiting) {

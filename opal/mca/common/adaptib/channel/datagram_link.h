@@ -62,7 +62,7 @@ public:
         ADAPTIB_INVARIANT(count_ < kWindow, "at most a window of datagrams is unacknowledged",
                           count_);
         Sent& sent = at(count_++);
-        sent = {next_number_, slot, now, 1, false};
+        sent = {next_number_, slot, now, 1, ++sends_, false};
         sent_since_ = true;
         if (count_ == 1) {
             due_ = now + timeout_;
@@ -110,12 +110,14 @@ public:
             return;
         }
         bool news = false;
+        std::uint32_t last = at(0).last; // of what is acknowledged now; see Sent
         for (std::uint32_t i = 0; i < count_; ++i) {
             Sent& sent = at(i);
             const std::uint32_t ahead = sent.number - before - 1; // bit 0 is `before` + 1
             if (!sent.over && (sequence_before(sent.number, before) ||
                                (ahead < 32 && (bits >> ahead & 1) != 0))) {
                 news = true;
+                last = sequence_before(last, sent.last) ? sent.last : last;
                 finish(sent, now, release);
             }
         }
@@ -128,11 +130,11 @@ public:
             unanswered_ = 0;
             backoff_ = 1;
             due_ = now + timeout_;
-            // A later datagram has arrived, the oldest has not: do not wait for the timer.
-            for (std::uint32_t i = 1; i < count_ && at(0).tries == 1; ++i) {
-                if (at(i).over) {
-                    due_ = now;
-                }
+            // One that was sent after the oldest has arrived, the oldest has not: do not wait for
+            // the timer. After a repeat all of a window may be lost, and each goes out as the one
+            // before it is acknowledged (RFC 6582, partial acknowledgements).
+            if (count_ > 0 && sequence_before(at(0).last, last)) {
+                due_ = now;
             }
         }
         ADAPTIB_INVARIANT(count_ == 0 || at(0).number + count_ == next_number_,
@@ -171,6 +173,7 @@ public:
         for (std::uint32_t i = 0; i < count_; ++i) {
             if (!at(i).over) {
                 ++at(i).tries;
+                at(i).last = ++sends_;
                 visit(at(i).slot);
             }
         }
@@ -195,6 +198,7 @@ public:
         ADAPTIB_INVARIANT(!oldest.over, "the oldest datagram that is kept is unacknowledged",
                           oldest.number, oldest.slot);
         tries = ++oldest.tries;
+        oldest.last = ++sends_;
         ++unanswered_;
         backoff_ = std::min(backoff_ * 2, 1024u);
         due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
@@ -286,6 +290,7 @@ private:
         std::uint32_t slot = 0;
         Nanoseconds posted{0};
         std::uint32_t tries = 0;
+        std::uint32_t last = 0; // number of the last time that it was sent, among all sends
         bool over = false; // acknowledged before an earlier one
     };
     Sent& at(std::uint32_t i) { return sent_[(first_ + i) % kWindow]; }
@@ -317,6 +322,7 @@ private:
     std::uint32_t first_ = 0;
     std::uint32_t count_ = 0;
     std::uint32_t next_number_ = 1;
+    std::uint32_t sends_ = 0; // repeats are included
     std::uint32_t backoff_ = 1;
     std::uint32_t unanswered_ = 0;
     bool rests_ = false;                        // see rest()
