@@ -181,9 +181,9 @@ TEST_F(Link, TheOldestIsRepeatedWithGrowingIntervals) {
         EXPECT_EQ(link.deadline(), now + interval);
         now = link.deadline();
     }
-    acknowledged(3, 0, now); // an acknowledgment resets the backoff
-    link.add(9, now);
-    EXPECT_EQ(link.deadline(), now + DatagramLink::kFirstTimeout);
+    acknowledged(2, 0, now); // an acknowledgment resets the backoff
+    EXPECT_EQ(to_repeat(now), 8u);
+    EXPECT_EQ(link.deadline(), now + 2 * DatagramLink::kFirstTimeout);
 }
 
 // A process that computes has room for few datagrams: what came before the repeat is lost.
