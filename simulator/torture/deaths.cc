@@ -57,7 +57,7 @@ void Runner::tell_of_the_dead(std::uint32_t rank) {
 // a connection only a return of credit after many passes finds that out.
 void Runner::wait_for_the_dead(std::uint32_t rank) {
     constexpr int kPasses = 1024;
-    constexpr std::uint64_t kTicks = 400'000; // of a longer time not all counts (base/clock.h)
+    constexpr std::uint64_t kTicks = 100'000; // of a longer time not all counts (base/clock.h)
     if (!waits_for_the_dead(rank)) {
         return;
     }

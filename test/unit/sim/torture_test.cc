@@ -446,6 +446,33 @@ TEST(Programs, OneThatHasBegunToDisconnectIsFoundOutAboutToo) {
               "");
 }
 
+// Its credit is not written to it any more.
+TEST(Programs, OneWithAConnectionThatHasBegunToDisconnectIsFoundOutAboutToo) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 270167312130828\n"
+                       "world machine connect-ib\n"
+                       "world death_1 33623407\n"
+                       "1 send id=330 bytes=4033 at_once=1\n"
+                       "1 release amount=1000\n"
+                       "0 receive id=349 peer=-1 tag=-2147483648\n"
+                       "0 receive id=351 peer=1\n"),
+              "");
+}
+
+// The process has no room for messages that come before their receives, and dies.
+TEST(Programs, ASendThatIsHeldBackEndsWithItsPeer) {
+    EXPECT_EQ(failures("ranks 3\n"
+                       "endpoints 2 1\n"
+                       "schedule 67320430190612\n"
+                       "parameter unexpected_memory 512\n"
+                       "world machine infinihost-iii\n"
+                       "world death_0 2314200134\n"
+                       "2 send id=8 peer=1\n"
+                       "2 swap id=9 amount=2317272361399015223 at_once=1\n"
+                       "2 send id=12 peer=1 tag=-7 at_once=1\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -7,23 +7,12 @@
 
 namespace adaptib {
 
-namespace {
-
-// Returns true if this process does not write its credit again to the peer, which would fail if the
-// peer is gone (ProgressEngine::keep_alive).
-bool has_no_credit_to_tell(const Peer& peer) {
-    return peer.session.state != ConnectState::open || !peer.in.ring.has_value();
-}
-
-} // namespace
-
 // True if some work can continue only if the peer does something. Receives that wait for its
 // messages are not counted.
 bool ProcessWatch::is_awaited(const Peer& peer) const {
     const DatagramLink* link = peer.contact.datagram.link.get();
-    return peer.out.has_pending() || peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
-           peer.session.connecting() || peer.interruption.repair.active ||
-           (link != nullptr && link->unacknowledged());
+    return Protocol::has_work_of(peer) || peer.out.has_pending() || peer.session.connecting() ||
+           peer.interruption.repair.active || (link != nullptr && link->unacknowledged());
 }
 
 bool ProcessWatch::has_responder(const Peer& peer, std::size_t pair) const {
@@ -119,7 +108,7 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
         if (has_requests || is_awaited(peer)) {
             if (look_for(peer) == Reach::ended) {
                 ended.push_back(&peer);
-            } else if (datagram_paths_.reports_paths(peer) && has_no_credit_to_tell(peer)) {
+            } else if (datagram_paths_.reports_paths(peer) && !peer.takes_credit()) {
                 ask_for(peer, Nanoseconds{0});
             }
         } else if (protocol.active().may_await(peer) && datagram_paths_.reports_paths(peer)) {

@@ -221,10 +221,9 @@ void ProgressEngine::keep_alive() {
         }
     });
     peers_.for_each([&](Peer& peer) {
-        const bool waited_for = peer.out.has_pending() || peer.transfers.users > 0 ||
-                                peer.transfers.one_sided > 0 || awaited.contains(&peer);
-        if (peer.session.state == ConnectState::open && waited_for && peer.in.ring.has_value() &&
-            !peer.ending.disconnect_received) {
+        const bool waited_for =
+            peer.out.has_pending() || Protocol::has_work_of(peer) || awaited.contains(&peer);
+        if (waited_for && peer.takes_credit()) {
             credit_.return_credit(peer);
         }
     });

@@ -238,6 +238,12 @@ public:
     // Returns true once both sides have sent their disconnect and the peer has answered this
     // side's: messages that arrive now belong to what follows.
     bool disconnect_done() const { return disconnecting() && ending.disconnect_acked; }
+    // Returns true if this side's credit may be written to the peer once more, which fails if the
+    // peer is gone. One that has begun to disconnect may take its memory down.
+    bool takes_credit() const {
+        return session.state == ConnectState::open && in.ring.has_value() &&
+               !ending.disconnect_received;
+    }
     // Returns true once this side's answer is on its way, too.
     bool disconnected() const { return disconnect_done() && !out.has_pending(); }
 
