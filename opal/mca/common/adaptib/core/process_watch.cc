@@ -11,8 +11,9 @@ namespace adaptib {
 // messages are not counted.
 bool ProcessWatch::is_awaited(const Peer& peer) const {
     const DatagramLink* link = peer.contact.datagram.link.get();
-    return Protocol::has_work_of(peer) || peer.out.has_pending() || peer.session.connecting() ||
-           peer.interruption.repair.active || (link != nullptr && link->unacknowledged());
+    return peer.out.has_pending() || peer.transfers.users > 0 || peer.transfers.one_sided > 0 ||
+           peer.session.connecting() || peer.interruption.repair.active ||
+           (link != nullptr && link->unacknowledged());
 }
 
 bool ProcessWatch::has_responder(const Peer& peer, std::size_t pair) const {
@@ -100,9 +101,8 @@ std::vector<Peer*> ProcessWatch::find_ended(const PeerDirectory& peers, const Pr
     std::vector<Peer*> ended;
     protocol.for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     peers.for_each([&](Peer& peer) {
-        const bool has_requests = awaited.contains(&peer);
-        if (peer.session.lost() ||
-            (peer.ending.disconnect_received && !has_requests && !Protocol::has_work_of(peer))) {
+        const bool has_requests = awaited.contains(&peer) || Protocol::has_work_of(peer);
+        if (peer.session.lost() || (peer.ending.disconnect_received && !has_requests)) {
             return;
         }
         if (has_requests || is_awaited(peer)) {
