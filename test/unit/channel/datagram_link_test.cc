@@ -93,6 +93,16 @@ TEST_F(Link, WhatIsOwedLongEnoughIsDueAtOnce) {
 
 // If nothing has gone to the peer since its previous datagram came, no message is in sight that
 // would carry the acknowledgment.
+TEST_F(Link, AnAcknowledgementThatFindsNoRoomIsTriedAgainLater) {
+    for (std::uint32_t number = 1; number <= DatagramLink::kAckEvery; ++number) {
+        EXPECT_TRUE(link.arrived(number, Nanoseconds{0}));
+    }
+    EXPECT_TRUE(link.ack_due(Nanoseconds{0}));
+    link.put_off(Nanoseconds{0});
+    EXPECT_FALSE(link.ack_due(DatagramLink::kLeastTimeout - Nanoseconds{1}));
+    EXPECT_TRUE(link.ack_due(DatagramLink::kLeastTimeout));
+}
+
 TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
     const Nanoseconds now{0};
     EXPECT_FALSE(link.owes_alone());

@@ -258,6 +258,12 @@ public:
     std::uint32_t bits() const { return bits_; }
     // Called when an acknowledgement is on its way.
     void told() { owed_ = 0; }
+    // Called when an acknowledgement could not be sent: the peer's queue may stay full for long.
+    void put_off(Nanoseconds now) {
+        ADAPTIB_INVARIANT(owed_ > 0, "only what is owed is put off", now);
+        owed_ = 1;
+        ack_due_ = now + kLeastTimeout;
+    }
     bool ack_due(Nanoseconds now) const {
         return owed_ >= kAckEvery || (owed_ > 0 && now >= ack_due_);
     }

@@ -289,6 +289,8 @@ void DatagramRetransmitter::acknowledge(DatagramTarget& target) {
         sender_.slots().take();
         target.link->told();
         ++counters_.datagram_acknowledgements;
+    } else {
+        target.link->put_off(clock_.now());
     }
 }
 
