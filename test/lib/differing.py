@@ -39,19 +39,15 @@ TRANSPORTS = {
 ONE_SIDED = ["--mca", "btl", "adaptib,self", "--mca", "osc", "rdma"]
 
 VALUES = {
-    # The four of check_pairs() in base/parameters.cc: any of them fit together.
+    # Those of check_pairs() in base/parameters.cc: any of them fit together.
     "eager_limit": ["-1", "0", "700", "1900"],
     "ring_bytes": ["4096", "262144", "1048576"],
-    "shm_queue_bytes": ["65536", "262144", "1048576"],
     "shm_segment_max": ["33554432", "268435456", "1073741824"],
-    "bss_paths": ["0", "4", "256"],
     "bss_batch": ["0", "1", "4"],
     "endpoints": ["1", "4", "0"],
     # More would take gigabytes, or seconds of each job.
     "verbs_ring_bytes": ["4096", "131072", "1048576"],
-    "block_bytes": ["1024", "65536", "1048576"],
     "trace_events": ["16", "65536"],
-    "idle_looks": ["0", "16", "1000"],
     "shm_memory": ["0", "16777216"],
     "unexpected_memory": ["0", "1", "100000"],
     # Words that stand for devices and paths. {work} is a directory.
@@ -68,7 +64,7 @@ OF_DEVICES = {
     "verbs_eager_limit", "paths_per_port", "connect_method", "dc_initiators", "verbs_ring_bytes",
     "ring_in_order", "ring_check", "if_include", "if_exclude", "if_standby", "gid_index",
     "partition", "service_level", "traffic_class", "datagram_buffers", "apm", "answer_timeout",
-    "answer_retries", "accelerator_memory", "relaxed_ordering",
+    "accelerator_memory", "relaxed_ordering",
 }
 
 

@@ -23,6 +23,8 @@
 
 /* The first value that did not parse; empty if all did. */
 static char refusal[OPAL_COMMON_ADAPTIB_MCA_TEXT];
+/* What takes the place of the first ended parameter that is set; empty if none is. */
+static char ended[OPAL_COMMON_ADAPTIB_MCA_TEXT];
 
 /* The text that the user typed, and where. */
 typedef struct {
@@ -141,20 +143,26 @@ static mca_base_var_type_t var_type(opal_common_adaptib_type_t type)
     }
 }
 
-/* The memory that Open MPI stores a row's value in. Open MPI frees a string's pointer after
+static bool has_ended(const opal_common_adaptib_parameter_t *row)
+{
+    return 0 == row->level;
+}
+
+/* The memory that Open MPI stores a row's value in. That of an ended parameter is a text that nobody
+ * reads. Open MPI frees a string's pointer after
  * components are closed. So a string has a cell of its own in this library, which is never
  * unloaded, and the core gets a copy of the string. A row may be registered again, after
  * MPI_T_finalize for example, and then has the same cell. */
 static void *var_storage(const opal_common_adaptib_parameter_t *row)
 {
     enum {
-        CELLS = 64
+        CELLS = 128
     };
     static char *cells[CELLS];
     size_t count = 0;
     const size_t number = (size_t) (row - opal_common_adaptib_parameters(&count));
 
-    if (OPAL_COMMON_ADAPTIB_TYPE_STRING != row->type) {
+    if (OPAL_COMMON_ADAPTIB_TYPE_STRING != row->type && !has_ended(row)) {
         return row->storage;
     }
     if (number >= CELLS) {
@@ -178,6 +186,35 @@ static int register_row(const opal_common_adaptib_parameter_t *row)
                                  var_type(row->type), NULL, 0, 0,
                                  (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + row->level - 1),
                                  MCA_BASE_VAR_SCOPE_READONLY, storage);
+}
+
+/* A parameter that adaptib had once: says what takes its place if it is set. ompi_info does not show
+ * it. */
+static int register_ended(const opal_common_adaptib_parameter_t *row)
+{
+    static const char *const frameworks[] = {"mtl", "btl"};
+    int index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
+
+    if (index < 0) {
+        index = mca_base_var_register("opal", "opal_common", "adaptib", row->name, row->help,
+                                      MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_INTERNAL,
+                                      OPAL_INFO_LVL_9, MCA_BASE_VAR_SCOPE_READONLY,
+                                      var_storage(row));
+    }
+    if (index < 0) {
+        return index;
+    }
+    for (int i = 0; i < 2; ++i) {
+        const typed_t typed = typed_value(row, frameworks[i], index);
+
+        if (NULL != typed.text && '\0' == ended[0]) {
+            snprintf(ended, sizeof(ended),
+                     "The parameter %s_adaptib_%s (from %s) has no effect any more. %s Leave it "
+                     "out.",
+                     typed.framework, row->name, typed.place, row->help);
+        }
+    }
+    return OPAL_SUCCESS;
 }
 
 static int copy_string(const opal_common_adaptib_parameter_t *row, int index)
@@ -295,6 +332,10 @@ bool opal_common_adaptib_mca_parameters_good(void)
         opal_common_adaptib_mca_say_help("parameter refused", text);
         return false;
     }
+    if ('\0' != ended[0]) {
+        opal_common_adaptib_mca_say(OPAL_COMMON_ADAPTIB_NOTICE, ended);
+        ended[0] = '\0'; /* both components ask */
+    }
     return true;
 }
 
@@ -337,7 +378,8 @@ int opal_common_adaptib_mca_register(const mca_base_component_t *component)
 
     opal_common_adaptib_mca_see_session();
     for (size_t i = 0; i < count; ++i) {
-        rc = register_parameter(&parameters[i]);
+        rc = has_ended(&parameters[i]) ? register_ended(&parameters[i])
+                                       : register_parameter(&parameters[i]);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }

@@ -24,6 +24,10 @@ constexpr opal_common_adaptib_type_t kSize = OPAL_COMMON_ADAPTIB_TYPE_SIZE;
 constexpr opal_common_adaptib_type_t kDouble = OPAL_COMMON_ADAPTIB_TYPE_DOUBLE;
 constexpr opal_common_adaptib_type_t kString = OPAL_COMMON_ADAPTIB_TYPE_STRING;
 
+// The level of a parameter that a job has no more: its help says what takes its place. Its value is
+// the default, but for tests and simulations.
+constexpr int kEnded = 0;
+
 constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "eager_limit", kInt, &g_parameters.eager_limit, "-1", "bytes", "-1..1048576", 4,
@@ -96,34 +100,25 @@ constexpr std::array kTable{
         "rail for each shorter one. Lower it if messages below it are slower over several rails "
         "than over one long message's share. Messages up to the eager limit are never cut."},
     opal_common_adaptib_parameter_t{
-        "min_stripe", kSize, &g_parameters.min_stripe, "0", "bytes", "0..1073741824", 6,
-        "Sets the smallest part of a message that striping gives to one rail. Raise it if "
-        "further parts cost much here. 0: what the rail carries in a microsecond, which is about "
-        "what a further part costs. The policy even ignores this limit."},
+        "min_stripe", kSize, &g_parameters.min_stripe, "0", "bytes", "0..1073741824", kEnded,
+        "A part is no shorter than what its rail carries in a microsecond."},
     opal_common_adaptib_parameter_t{
-        "interleave", kInt, &g_parameters.interleave, "100", "us", "0..1000000", 5,
-        "Balances puts and gets to one process. Raise it if both directions of a rail are not "
-        "busy while the program puts and gets at the same time. Once both have been wanted at "
-        "the same time, each direction has no more bytes under way than the rails to that "
-        "process carry in about this time; further ones wait. 0: no balance, all puts and gets "
-        "go out at once."},
-    opal_common_adaptib_parameter_t{
-        "adaptive_alpha", kDouble, &g_parameters.adaptive_alpha, "0.5", "", "0..1", 6,
-        "Sets the weight of the latest message's times in the rates that striping learns (auto, "
-        "adaptive, bss, epc). Raise it to follow changes of the network faster, lower it if "
-        "rates swing."},
+        "interleave", kInt, &g_parameters.interleave, "100", "us", "0..1000000", kEnded,
+        "Puts and gets take turns once both directions of a rail are wanted."},
+    opal_common_adaptib_parameter_t{"adaptive_alpha", kDouble, &g_parameters.adaptive_alpha, "0.5",
+                                    "", "0..1", kEnded,
+                                    "The latest message counts as much as all before it."},
     opal_common_adaptib_parameter_t{
         "window", kInt, &g_parameters.window, "8", "messages", "1..1000000", 6,
         "Sets the number of messages that one rail carries before the next rail has its turn. "
         "Set it with the multiplexing policy window_round_robin, to the program's own window."},
     opal_common_adaptib_parameter_t{
-        "bss_paths", kInt, &g_parameters.bss_paths, "0", "paths", "0..256", 6,
-        "Limits the paths to a peer that take part in batch-based striping and sorting (striping "
-        "policy bss). Set it if some paths are known to be slow. 0: all of them."},
+        "bss_paths", kInt, &g_parameters.bss_paths, "0", "paths", "0..256", kEnded,
+        "All paths are sorted; bss_batch says how many carry a message."},
     opal_common_adaptib_parameter_t{
         "bss_batch", kInt, &g_parameters.bss_batch, "0", "paths", "0..256", 6,
         "Sets the number of paths that carry one message with the striping policy bss: the "
-        "fastest of bss_paths. Set it as adaptib_advise says. 0: half of them."},
+        "fastest of all. Set it as adaptib_advise says. 0: half of them."},
     opal_common_adaptib_parameter_t{
         "paths_per_port", kInt, &g_parameters.paths_per_port, "0", "paths", "0..16", 3,
         "Limits the paths that are used between two ports, where there are several: LIDs of a "
@@ -161,13 +156,9 @@ constexpr std::array kTable{
         "memory are short of queue pairs. 0: as many as the device takes. To connect a further "
         "peer, this process closes the connection that was idle longest; while none is idle, "
         "messages of all sizes to that peer take the shared queue."},
-    opal_common_adaptib_parameter_t{
-        "connect_pool", kInt, &g_parameters.connect_pool, "128", "connections", "0..65536", 5,
-        "Limits the closed connections whose queue pairs and rings are kept for the next "
-        "connection to the same peer. Lower it if their memory is wanted, raise it if the "
-        "counter connections_closed grows fast. 0: none, so that each connection is made anew. "
-        "Above this number the resources of the connection that was closed longest ago are "
-        "destroyed."},
+    opal_common_adaptib_parameter_t{"connect_pool", kInt, &g_parameters.connect_pool, "128",
+                                    "connections", "0..65536", kEnded,
+                                    "The queue pairs of 128 closed connections are kept."},
     opal_common_adaptib_parameter_t{
         "dc_initiators", kInt, &g_parameters.dc_initiators, "8", "initiators", "1..64", 5,
         "Sets the number of dynamically connected (DC) queue pairs of each port that send to all "
@@ -192,13 +183,9 @@ constexpr std::array kTable{
         5,
         "Sets the time from one search for the busiest peers to the next (channel policy aqps). "
         "Lower it if the program changes its partners more often than that."},
-    opal_common_adaptib_parameter_t{
-        "channel_costs", kString, &g_parameters.channel_costs, "measured", "",
-        "measured|connect-ib", 5,
-        "Chooses the costs of channels by which the channel policy aqps decides. Change it only "
-        "to compare with the published results. measured: those of this machine, timed now and "
-        "then while messages arrive; the published ones stand in until enough has been timed. "
-        "connect-ib: those that were published for Connect-IB adapters."},
+    opal_common_adaptib_parameter_t{"channel_costs", kString, &g_parameters.channel_costs,
+                                    "measured", "", "measured|connect-ib", kEnded,
+                                    "The costs are measured while the job runs."},
     opal_common_adaptib_parameter_t{
         "ring_bytes", kSize, &g_parameters.ring_bytes, "262144", "bytes", "4096..16777216", 4,
         "Sets the size of the ring into which a connected peer writes its messages: the bytes of "
@@ -231,12 +218,9 @@ constexpr std::array kTable{
         "on: the reader ends the connection with an error instead of delivering a message that "
         "differs. off: no checksum."},
     opal_common_adaptib_parameter_t{
-        "idle_looks", kInt, &g_parameters.idle_looks, "16", "looks", "0..100000", 5,
-        "Sets how often a progress call that found nothing looks into the rings again before it "
-        "returns, summed over all rings. Raise it if latency matters and each process has a "
-        "processor of its own; it finds a message that arrives meanwhile sooner. 0: never, as in "
-        "a process that yields its processor when idle (mpi_yield_when_idle) or whose threads "
-        "call MPI at the same time."},
+        "idle_looks", kInt, &g_parameters.idle_looks, "16", "looks", "0..100000", kEnded,
+        "A progress call that found nothing looks into the rings 16 times more, unless the process "
+        "yields its processor."},
     opal_common_adaptib_parameter_t{
         "endpoints", kInt, &g_parameters.endpoints, "1", "endpoints", "0..16", 3,
         "Sets the number of independent sets of queues, connections and locks of each process. "
@@ -247,15 +231,11 @@ constexpr std::array kTable{
         "mpi_assert_no_any_tag. Over the BTL, and so for one-sided operations, each thread has "
         "an endpoint. 0: the processors that the process may run on, but no more than 8, if MPI "
         "was initialized with MPI_THREAD_MULTIPLE, and 1 otherwise."},
+    opal_common_adaptib_parameter_t{"block_bytes", kSize, &g_parameters.block_bytes, "65536",
+                                    "bytes", "1024..16777216", kEnded, "Blocks have 64 KiB."},
     opal_common_adaptib_parameter_t{
-        "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
-        "Sets the size of the blocks through which non-contiguous data is packed and unpacked in "
-        "a pipeline. Raise it for long messages of large pieces, lower it if short ones of this "
-        "kind are slow."},
-    opal_common_adaptib_parameter_t{
-        "block_depth", kInt, &g_parameters.block_depth, "4", "blocks", "1..64", 6,
-        "Sets the number of blocks of one message that are packed or under way at the same time. "
-        "Raise it if the network is idle while a message is packed."},
+        "block_depth", kInt, &g_parameters.block_depth, "4", "blocks", "1..64", kEnded,
+        "Four blocks of a message are packed or under way at the same time."},
     opal_common_adaptib_parameter_t{
         "registration_cache", kSize, &g_parameters.registration.cache, "1073741824", "bytes",
         "0..1099511627776", 4,
@@ -368,10 +348,8 @@ constexpr std::array kTable{
         "runs."},
     opal_common_adaptib_parameter_t{
         "shm_queue_bytes", kSize, &g_parameters.shm_queue_bytes, "262144", "bytes",
-        "65536..67108864", 5,
-        "Sets the memory of a process's shared queue, which all peers of its host that have no "
-        "connection use. Raise it if the counter send_stalls grows on hosts with very many "
-        "processes. Must be a power of two."},
+        "65536..67108864", kEnded,
+        "The shared queue has 256 KiB; a peer that is busy gets a connection (connect_threshold)."},
     opal_common_adaptib_parameter_t{
         "shm_segment_max", kSize, &g_parameters.shm_segment_max, "268435456", "bytes",
         "16777216..17179869184", 5,
@@ -423,10 +401,9 @@ constexpr std::array kTable{
         "it for soft-RoCE on hosts with more processes than processors, which may take longer "
         "than a tenth of a second to answer."},
     opal_common_adaptib_parameter_t{
-        "answer_retries", kInt, &g_parameters.answer_retries, "6", "retries", "0..7", 5,
-        "Sets how often an RDMA device sends again what is not acknowledged before it reports "
-        "the path as failed. Lower it to learn of failures sooner; failure_timeout does not "
-        "depend on it. Some devices (soft-RoCE) take the largest value as endless."},
+        "answer_retries", kInt, &g_parameters.answer_retries, "6", "retries", "0..7", kEnded,
+        "A device sends again six times; answer_timeout says when, and failure_timeout when a silent "
+        "path counts as failed."},
     opal_common_adaptib_parameter_t{
         "partition_timeout", kInt, &g_parameters.partition_timeout, "300", "s", "0..2147483", 3,
         "Sets the time after which a silent peer of another host is given up if something waits "
@@ -568,9 +545,9 @@ bool check_pairs(const Parameters& values, std::string& text) {
     if (values.shm_segment_max < kFixedPart + 2 * (values.shm_queue_bytes + values.ring_bytes)) {
         text = refusal(
             "shm_segment_max", std::to_string(values.shm_segment_max),
-            "is too small: a segment holds 8388608 bytes of tables, and twice the shared queue "
-            "(shm_queue_bytes) and a ring (ring_bytes). Enlarge shm_segment_max, or lower the "
-            "others.");
+            "is too small: a segment holds 8388608 bytes of tables, and twice the shared queue (" +
+                std::to_string(values.shm_queue_bytes) +
+                ") and a ring (ring_bytes). Enlarge shm_segment_max, or lower ring_bytes.");
         return false;
     }
     if (values.endpoints > 0 && !std::has_single_bit(static_cast<unsigned>(values.endpoints))) {

@@ -53,13 +53,6 @@ void limit_pool(const ChannelBounds& bounds, ChannelPlan& plan) {
     if (bounds.queue_pairs == 0 || plan.kept <= most) {
         return;
     }
-    if (plan.kept != static_cast<std::uint64_t>(default_parameters().connect_pool)) {
-        plan.notices.push_back(name_of("connect_pool") + " is " + std::to_string(plan.kept) +
-                               ", but the device has " + std::to_string(bounds.queue_pairs) +
-                               " queue pairs: beside " + std::to_string(plan.connections) +
-                               " connections, of " + std::to_string(bounds.paths) +
-                               " each, at most " + std::to_string(most) + " closed ones are kept.");
-    }
     plan.kept = most;
     ADAPTIB_INVARIANT(most == 0 || plan.connections + plan.kept <= all,
                       "connections and kept ones together have queue pairs", plan.connections,

@@ -40,17 +40,16 @@
       "Queue pairs' further attempts to connect through rdma_cm (connect_method). If it grows, "   \
       "look at the network and its manager: first attempts failed.")                               \
     X(connections_closed, "connections", COUNTER, 4,                                               \
-      "Connections closed to make room for others. If it grows fast, raise connect_max or "        \
-      "connect_pool.")                                                                             \
+      "Connections closed to make room for others. If it grows fast, raise connect_max.")          \
     X(connections_yielded, "connections", COUNTER, 4,                                              \
       "Connections in use that had to yield to a process that cannot do without one. If it "       \
       "grows, raise connect_max: there are too few connections for the traffic.")                  \
     X(connections_kept, "connections", LEVEL, 5,                                                   \
-      "Connections that are closed and whose queue pairs and rings are kept (connect_pool). "      \
-      "Look at it if locked memory is short.")                                                     \
+      "Connections that are closed and whose queue pairs and rings are kept, at most 128. Look "   \
+      "at it if locked memory is short.")                                                          \
     X(connections_reused, "connections", COUNTER, 5,                                               \
-      "Connections made from kept queue pairs and rings. Compare it with connections_closed to "   \
-      "see whether connect_pool is large enough.")                                                 \
+      "Connections made from kept queue pairs and rings. Compare it with connections_closed: the " \
+      "rest was made anew.")                                                                       \
     X(connections_shared, "connections", LEVEL, 4,                                                 \
       "Connections over dynamically connected queue pairs, which several peers share. Look at "    \
       "it to see whether DC is used (channel_policy).")                                            \
@@ -122,8 +121,7 @@
       "Picoseconds that one return of credit takes (c of channel_policy aqps). Look at it if "     \
       "the choice of connected peers surprises.")                                                  \
     X(cost_samples, "times", COUNTER, 5,                                                           \
-      "Times measured for the costs of channels (channel_costs). If it is 0, the costs are "       \
-      "those of a model.")                                                                         \
+      "Times measured for the costs of channels. If it is 0, the costs are those of a model.")     \
     X(connections_timed, "connections", COUNTER, 5,                                                \
       "Connections that this process requested and that opened. Divide connect_nanoseconds by "    \
       "it for the mean time to connect.")                                                          \
@@ -219,8 +217,8 @@
       "Bytes, without headers, of messages sent again because their arrival was in doubt. Look "   \
       "at it after a failure, for its cost.")                                                      \
     X(transfers_queued, "operations", COUNTER, 5,                                                  \
-      "Operations that waited so that puts and gets took turns (interleave). Look at it before "   \
-      "interleave is changed.")                                                                    \
+      "Operations that waited so that puts and gets took turns. Look at it if they are slower "    \
+      "together than one after the other.")                                                        \
     X(transfer_stalls, "transfers", COUNTER, 5,                                                    \
       "Transfers (large messages and one-sided operations) that waited for room or a "             \
       "connection. If it is high, more is under way at a time than queue pairs take.")             \

@@ -183,8 +183,8 @@
     X(credit_carried, "messages", COUNTER, 6,                                                      \
       "Messages that returned credit along with their contents. Compare it with credit_returns.")  \
     X(found_idle, "times", COUNTER, 6,                                                             \
-      "Times that an idle progress call found a message when it looked again (idle_looks). Look "  \
-      "at it before idle_looks is changed: if it stays low, further looks do not pay.")            \
+      "Times that an idle progress call found a message when it looked again. Look at it if "      \
+      "latency surprises: if it stays low, messages come later than that.")                        \
     X(bad_packets, "packets", COUNTER, 3,                                                          \
       "Packets dropped because they were malformed, foreign or stale. If it grows while no path "  \
       "fails, other programs or releases may send to these queue pairs.")
