@@ -484,7 +484,7 @@ private:
             input_.copy(body.data() + at, std::min<std::size_t>(8, body.size() - at));
         }
         header.length = static_cast<std::uint32_t>(body.size());
-        std::byte* to = voice.channel->reserve(body.size());
+        std::byte* to = voice.channel->reserve(voice.target);
         if (to == nullptr) {
             return;
         }

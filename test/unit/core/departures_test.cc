@@ -31,7 +31,7 @@ protected:
         target.handle = std::make_unique<StandingHandle>(kOk, token);
         MessageHeader header;
         header.type = MessageType::allowance;
-        ASSERT_NE(peer_.contact.channel.reserve(0), nullptr);
+        ASSERT_NE(peer_.contact.channel.reserve(target), nullptr);
         ASSERT_TRUE(peer_.contact.channel.commit(target, header).ok());
     }
     bool torn_down() const { return peer_.flow.messages_sent == 0; }

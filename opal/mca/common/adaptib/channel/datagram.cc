@@ -29,8 +29,9 @@ Status DatagramChannel::create(RailList rails, std::uint32_t first, const Identi
     return kOk;
 }
 
-std::byte* DatagramChannel::reserve(Bytes) {
-    if (sender_.slots().none_free()) {
+std::byte* DatagramChannel::reserve(const DatagramTarget& target) {
+    const bool full = target.link != nullptr && !target.link->may_send();
+    if (full || sender_.slots().none_free()) {
         return nullptr;
     }
     return sender_.slots().at(sender_.slots().next()) + sizeof(DatagramHeader) +

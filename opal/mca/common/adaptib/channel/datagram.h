@@ -90,10 +90,10 @@ public:
     // Returns true if the datagrams of all targets are numbered.
     bool linked() const { return !sender_.reliable(); }
 
-    // Returns room for a message, or null if nothing can be sent now. An uncommitted reservation
-    // sends nothing and occupies nothing.
-    // REQUIRES: length <= capacity().
-    std::byte* reserve(Bytes length);
+    // Returns room for a message of up to capacity(), or null if nothing can be sent to the target
+    // now: what is packed for it would be packed again. An uncommitted reservation sends nothing
+    // and occupies nothing.
+    std::byte* reserve(const DatagramTarget& target);
     // again: the target has no room, or is `coming`; the reservation is gone. error(peer_gone): the
     // target was released.
     Status commit(DatagramTarget& target, const MessageHeader& header) {

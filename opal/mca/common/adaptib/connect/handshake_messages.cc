@@ -90,7 +90,7 @@ bool HandshakeMessages::send(Peer& peer, MessageType type) {
 
 bool HandshakeMessages::send_body(Peer& peer, MessageType type, const void* body,
                                   std::uint32_t length) {
-    std::byte* to = peer.contact.channel.reserve(length);
+    std::byte* to = peer.contact.channel.reserve(peer.contact.datagram);
     Status status = Status::again(Reason::queue_full);
     if (to != nullptr) {
         std::memcpy(to, body, length);

@@ -70,7 +70,7 @@ public:
     // Returns room for a message of `length` bytes of body and payload on its channel, or null.
     std::byte* reserve(Bytes length) {
         if (!out.by_ring(length)) {
-            return contact.channel.reserve(length);
+            return contact.channel.reserve(contact.datagram);
         }
         std::byte* const to = out.ring->reserve(length);
         if (to == nullptr) { // forever, if the ring gets no memory for it

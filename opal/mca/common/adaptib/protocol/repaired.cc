@@ -118,7 +118,7 @@ bool SendFlow::send_slices(Peer& peer, RepeatedMessage& message) {
     while (status.ok() && message.sliced < message.header.length) {
         const Bytes bytes = std::min<Bytes>(peer.contact.datagram_capacity() - sizeof(SliceBody),
                                             message.header.length - message.sliced);
-        std::byte* const to = channel.reserve(sizeof(SliceBody) + bytes);
+        std::byte* const to = channel.reserve(peer.contact.datagram);
         if (to == nullptr) {
             return false;
         }
