@@ -8,7 +8,7 @@
 // Each line is for one endpoint: the difference between a process with K endpoints and one with a
 // single endpoint, divided by K - 1. In both only the first is used; "used" is the same after a
 // probe at each of them. "pass" is an idle pass of the process.
-// Bound of the exit status, over shm: 4 KiB of memory for an unused endpoint.
+// Bound of the exit status, over shm: 1 MiB of memory for an unused endpoint.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -29,7 +29,7 @@ using test::Resources;
 using test::resources_now;
 
 constexpr std::uint64_t kSelf = std::uint64_t{7} << 32;
-constexpr std::int64_t kBound = 4096;
+constexpr std::int64_t kBound = 1 << 20;
 constexpr int kPasses = 20'000;
 constexpr int kRounds = 5;
 constexpr std::array kCounts{2u, 4u, 16u};

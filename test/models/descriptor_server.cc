@@ -6,8 +6,7 @@
 //   * the destructor returns, whatever the thread does, and so does each call of a client;
 //   * a number is not used after it was closed, and all files are closed once (a number is given
 //     once, so that each use shows; in a program it may be another file's by then);
-//   * a client gets the descriptor with the key, unless its call meets the end of the server;
-//   * what listen() is given is not called any more when another listen() returns.
+//   * a client gets the descriptor with the key, unless its call meets the end of the server.
 #include "fabric/shm/descriptor_server.h"
 
 #include <poll.h>
@@ -354,20 +353,6 @@ void slow(Execution& execution) {
     execution.thread([&program] { program.ask(); });
 }
 
-// The function that is called changes.
-void woken(Execution& execution) {
-    Program& program = make(execution);
-    auto& called = execution.make<std::uint64_t>("the function's own");
-    execution.thread([&program, &called] {
-        program.server->listen([&called] { ++called; });
-        program.server->listen(nullptr);
-        called = 0;
-        program.end();
-    });
-    execution.thread([] { wake_server(0, kKeys.request); });
-    execution.after([&called] { check(called == 0, "a function is called that is not set"); });
-}
-
 // The program closes the server's descriptor, which is not its own. Until a call on it fails, the
 // server cannot know.
 void robbed(Execution& execution) {
@@ -377,16 +362,14 @@ void robbed(Execution& execution) {
         close(g_made.server);
         program.end();
     });
-    execution.thread([] { wake_server(0, kKeys.request); });
+    execution.thread([&program] { program.ask(); });
 }
 
 } // namespace
 
 const std::vector<Model>& models() {
-    static const std::vector<Model> all = {{"slow", {.preemptions = 2}, slow},
-                                           {"woken", {}, woken},
-                                           {"robbed", {}, robbed},
-                                           {"asked", {}, asked}};
+    static const std::vector<Model> all = {
+        {"slow", {.preemptions = 2}, slow}, {"robbed", {}, robbed}, {"asked", {}, asked}};
     return all;
 }
 

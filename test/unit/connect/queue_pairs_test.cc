@@ -78,17 +78,6 @@ TEST_F(Pairs, EachUsablePathGetsOneInTheStateInit) {
     EXPECT_EQ(world_.counters.queue_pairs_most, 2u);
 }
 
-TEST_F(Pairs, ARateThatThePeerDoesNotTellIsThatOfThisSide) {
-    for (const std::uint32_t told : {0u, 1u}) {
-        peer_->contact.address.rails[0].rate = told;
-        ASSERT_TRUE(pairs_.make_all(*peer_).ok());
-        const std::uint64_t here = context_.rails[0]->info().rate.value;
-        EXPECT_GT(here, 1'000'000u);
-        EXPECT_EQ(peer_->lanes.subchannels[0].rate.value, told == 0 ? here : 1'000'000u);
-        pairs_.drop_all(*peer_);
-    }
-}
-
 TEST_F(Pairs, APathThatHasFailedIsLeftOutUnlessAllHave) {
     events_.except = 0;
     ASSERT_TRUE(pairs_.make_all(*peer_).ok());

@@ -128,7 +128,7 @@ TEST_F(Unreached, AfterASecondOfWaitingOneNoticeAndAfterPatienceTheEnd) {
     EXPECT_FALSE(peer_.contact.datagram.coming);
 }
 
-// An endpoint of a process that computes (fabric/late_endpoints.h).
+// A handle that is being made for long.
 TEST_F(Unreached, APeerThatIsGoingToComeUpIsTriedOftenAndNeverGivenUp) {
     set_obstacle(kLate);
     peer_.transfers.users = 1;
@@ -137,7 +137,7 @@ TEST_F(Unreached, APeerThatIsGoingToComeUpIsTriedOftenAndNeverGivenUp) {
     const std::vector<Nanoseconds> tries = tries_until(20ms);
     ASSERT_GT(tries.size(), 8u);
     EXPECT_LE(tries[0], 1ms);
-    EXPECT_EQ(tries.back() - tries[tries.size() - 2], Contacts::kMostPauseOfLate);
+    EXPECT_EQ(tries.back() - tries[tries.size() - 2], Contacts::kMostPauseOfHandle);
     tries_until(60s);
     EXPECT_TRUE(!is_lost() && notices_.empty());
     set_obstacle(kOk);

@@ -62,8 +62,15 @@ protected:
         file_ = memfd_create("served", MFD_CLOEXEC);
         ASSERT_GE(file_, 0);
         const std::set<std::string> before = threads();
+        sigset_t blocked;
+        sigset_t since;
+        ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &blocked), 0);
         server_ = DescriptorServer::start(file_, kKeys, first_number());
         ASSERT_NE(server_, nullptr);
+        ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &since), 0);
+        for (int signal = 1; signal < NSIG; ++signal) {
+            ASSERT_EQ(sigismember(&since, signal), sigismember(&blocked, signal)) << signal;
+        }
         for (const std::string& each : threads()) {
             thread_ = before.count(each) == 0 ? each : thread_;
         }
@@ -131,22 +138,6 @@ protected:
         const int error = sendmsg(from, &message, MSG_DONTWAIT) < 0 ? errno : 0;
         close(from);
         return error;
-    }
-    // Keeps the server's thread busy until `released` is written to.
-    void occupy(int (&released)[2]) const {
-        int told[2];
-        ASSERT_EQ(pipe(told), 0);
-        ASSERT_EQ(pipe(released), 0);
-        server_->listen([in = released[0], out = told[1]] {
-            char byte = 0;
-            static_cast<void>(!write(out, &byte, 1));
-            static_cast<void>(!read(in, &byte, 1));
-        });
-        wake_server(number(), kKey);
-        char byte = 0;
-        ASSERT_EQ(read(told[0], &byte, 1), 1);
-        close(told[0]);
-        close(told[1]);
     }
     // Ends the server; returns how long that took.
     std::chrono::milliseconds time_of_end() {
@@ -302,64 +293,16 @@ TEST_F(Descriptors, AStrangerWakesNobody) {
     EXPECT_GT(sleeps(), before);
 }
 
-TEST_F(Descriptors, AStrangerTakesNoPlaceInTheQueue) {
-    if (geteuid() != 0) {
-        GTEST_SKIP() << "only root can become another user";
-    }
-    int released[2];
-    occupy(released);
-    EXPECT_TRUE(holds_for_stranger([&] {
-        bool dropped = true;
-        for (int i = 0; i < 1000; ++i) {
-            dropped = post(kRequestBytes, kWrongKey, {STDERR_FILENO}) == 0 && dropped;
-        }
-        return dropped;
-    }));
-    EXPECT_EQ(post(kRequestBytes, kKey, {}), 0) << "there is room for who knows the key";
-    close(released[1]);
-    EXPECT_TRUE(serves());
-    server_->listen(nullptr);
-    close(released[0]);
-}
-
 TEST_F(Descriptors, AStrangersDescriptorDelaysNoEnd) {
     if (geteuid() != 0) {
         GTEST_SKIP() << "only root can become another user";
     }
     const DeafListener deaf;
-    int released[2];
-    occupy(released);
     EXPECT_TRUE(holds_for_stranger([&] {
         const int slow = deaf.connect();
         return slow >= 0 && post(kRequestBytes, kWrongKey, {slow}) == 0;
     }));
-    close(released[1]);
     EXPECT_LT(time_of_end(), std::chrono::milliseconds(900));
-    close(released[0]);
-}
-
-// Of a process of the job, which knows the key.
-TEST_F(Descriptors, ADescriptorThatClosesSlowlyDelaysTheEndForASecondOnly) {
-    const DeafListener deaf;
-    int released[2];
-    occupy(released);
-    const pid_t child = fork();
-    if (child == 0) {
-        const int slow = deaf.connect();
-        _exit(slow >= 0 && post(kRequestBytes, kKey, {slow}) == 0 ? 0 : 1);
-    }
-    int status = -1;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_EQ(status, 0);
-    close(released[1]);
-    usleep(50'000);
-    const std::uint32_t was = number();
-    const auto took = time_of_end();
-    EXPECT_GE(took, std::chrono::milliseconds(900)) << "the test's descriptor closes at once";
-    EXPECT_LT(took, std::chrono::milliseconds(3000));
-    EXPECT_EQ(request_descriptor(was, kKeys, kLong), -1);
-    EXPECT_EQ(errno, ECONNREFUSED) << "it has ended";
-    close(released[0]);
 }
 
 // Owner and asking process have different users, as when either has given up its rights.

@@ -252,24 +252,17 @@ TEST_F(Endpoints, QuiesceTogether) {
 // -------------------------------------------------------------------------------------------------
 // Endpoints that cannot be opened
 
-// A process that may open few files, so that some of its endpoints, or all, fail to open. It opens
-// all with the process, as over devices.
+// A process that may open few files, so that some of its endpoints, or all, fail to open.
 class FewFiles : public Endpoints {
 protected:
-    FewFiles() {
-        EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
-        setenv("ADAPTIB_TEST_OPEN_ENDPOINTS", "1", 1);
-    }
+    FewFiles() { EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0); }
     void SetUp() override {
         if (kAsan) {
             GTEST_SKIP() << "a sanitizer's checks need files of their own";
         }
         Endpoints::SetUp();
     }
-    ~FewFiles() override {
-        unsetenv("ADAPTIB_TEST_OPEN_ENDPOINTS");
-        allow(before_.rlim_cur);
-    }
+    ~FewFiles() override { allow(before_.rlim_cur); }
 
     void allow(rlim_t limit) {
         rlimit files = before_;

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -50,16 +49,6 @@ protected:
     }
     opal_common_adaptib_core_t* endpoint(std::uint32_t index) {
         return opal_common_adaptib_endpoint(core_, index);
-    }
-    // Opens an endpoint, as a call of a thread that then ends does.
-    opal_common_adaptib_core_t* opened(std::uint32_t index) {
-        std::thread([this, index] {
-            const opal_common_adaptib_envelope_t nothing{0, 0, 12'345};
-            opal_common_adaptib_probe_t found{};
-            EXPECT_EQ(opal_common_adaptib_probe(endpoint(index), nullptr, &nothing, &found),
-                      OPAL_COMMON_ADAPTIB_NOT_FOUND);
-        }).join();
-        return endpoint(index);
     }
     opal_common_adaptib_peer_t* peer_at(std::uint32_t mine, std::uint32_t theirs = 0) {
         opal_common_adaptib_peer_t* peer = nullptr;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/address.h"
-#include "core/late_address.h"
 #include "stats/counters.h"
 #include "unit/interface/endpoints.h"
 
@@ -50,7 +49,7 @@ TEST_F(Endpoints, HaveTheirAddressesInOneRecord) {
         ProcessAddress published;
         ASSERT_TRUE(decode(address.data(), address.size(), published).ok());
         EXPECT_EQ(published.name, endpoint_name(kSelf, i));
-        EXPECT_TRUE(keeps_promise(published, opened(i)->core->address()));
+        EXPECT_EQ(address, endpoint(i)->core->address());
         keys.insert(published.key);
     }
     EXPECT_EQ(keys.size(), count);
@@ -232,7 +231,6 @@ TEST_F(Endpoints, ThatNobodyUsesArePolledNowAndThen) {
     int word = 0;
     Request request;
     ASSERT_EQ(receive(2, nullptr, 5, word, request), kSuccess);
-    opened(3);
     const std::uint32_t before = passes(3);
     progress(320);
     EXPECT_GE(passes(3), before + 10);
@@ -248,7 +246,6 @@ TEST_F(Endpoints, ThatAnotherThreadPollsAreLeftAlone) {
     int word = 0;
     Request request;
     ASSERT_EQ(receive(0, nullptr, 5, word, request), kSuccess);
-    opened(1);
     std::uint32_t by_itself = 0;
     for (int pass = 0; pass < 320; ++pass) {
         endpoint(1)->passes.fetch_add(1);

@@ -53,7 +53,7 @@ TEST_F(ParameterTable, EachRowIsComplete) {
         EXPECT_NE(table[i].unit, nullptr) << table[i].name;
         EXPECT_NE(table[i].range, nullptr) << table[i].name;
         EXPECT_STRNE(table[i].help, "") << table[i].name;
-        EXPECT_GE(table[i].level, 1) << table[i].name;
+        EXPECT_GE(table[i].level, 0) << table[i].name;
         EXPECT_LE(table[i].level, 9) << table[i].name;
     }
 }

@@ -122,6 +122,7 @@ TEST_F(GatheredMessagesOfAPeer, ABufferIsFoundForOneRequest) {
     ASSERT_TRUE(send(kShort).ok());
     EXPECT_FALSE(complete);
     EXPECT_EQ(gathered(), 1u);
+    EXPECT_EQ(there.counters.frequent_gathered, 1u) << "it is looked for once";
     EXPECT_EQ(carry().size(), 2u);
 }
 

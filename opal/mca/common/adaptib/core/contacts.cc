@@ -23,7 +23,7 @@ void Contacts::add(Peer& peer, Status status) {
     }
     const Nanoseconds now = clock_.now();
     peer.contact.datagram.coming = true;
-    Contact contact{&peer, now, now, status == kNotYet ? kFirstPauseOfLate : kFirstPause};
+    Contact contact{&peer, now, now, status == kNotYet ? kFirstPauseOfHandle : kFirstPause};
     if (!put_off(contact, status, now)) {
         contacts_.push_back(contact);
     }
@@ -99,7 +99,8 @@ bool Contacts::put_off(Contact& contact, Status status, Nanoseconds now) {
                                        give_up_text());
     }
     contact.next = now + contact.pause;
-    contact.pause = std::min(2 * contact.pause, status == kNotYet ? kMostPauseOfLate : kMostPause);
+    contact.pause =
+        std::min(2 * contact.pause, status == kNotYet ? kMostPauseOfHandle : kMostPause);
     return false;
 }
 

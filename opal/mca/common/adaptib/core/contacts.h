@@ -8,9 +8,8 @@
 // it (permission), or once something has waited for it as long as `partition_timeout`. Then the
 // peer fails here, with one message, and its process is told by means that need no path to it
 // (Rail::refuse), so that this process fails there, too. RDMA devices may need a while to learn how
-// to reach a port, so with them no refusal of a way back is final. A peer that is an endpoint which
-// its process has not opened yet (fabric/late_endpoints.h) is no failure: the process may compute
-// for long, and its end is noticed in any case, so there is neither a notice nor an end to that.
+// to reach a port, so with them no refusal of a way back is final. A handle that is being made
+// (kNotYet) is no failure, so there is neither a notice nor an end to that.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, peer/, recovery/, core/datagram_paths.h, core/peer_text.h.
 #pragma once
@@ -35,9 +34,9 @@ class Contacts {
 public:
     static constexpr Nanoseconds kFirstPause{1'000'000};
     static constexpr Nanoseconds kMostPause{256'000'000};
-    // Of a peer that comes up when its process makes progress; its end is noticed.
-    static constexpr Nanoseconds kFirstPauseOfLate{50'000};
-    static constexpr Nanoseconds kMostPauseOfLate{4'000'000};
+    // While a handle is being made.
+    static constexpr Nanoseconds kFirstPauseOfHandle{50'000};
+    static constexpr Nanoseconds kMostPauseOfHandle{4'000'000};
     static constexpr Nanoseconds kReportAfter{1'000'000'000}; // time that something has waited
 
     Contacts(RailList rails, DatagramPaths& paths, const Liveness& liveness, const Clock& clock,

@@ -72,10 +72,6 @@ public:
     RailList rails() const { return parts_.fabrics.rails(); }
     std::size_t fabrics() const { return parts_.fabrics.all().size(); }
     const Fabric& nearest_fabric() const { return *parts_.fabrics.all().front().fabric; }
-    // Null: not all fabrics have such endpoints.
-    LateEndpoints* late_endpoints() const {
-        return fabrics() == 1 ? nearest_fabric().late_endpoints() : nullptr;
-    }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
     // longer: it polls the busy rings some more times (Parameters::idle_looks).
     std::size_t progress(bool again = false) { return parts_.progress->progress(again); }

@@ -41,7 +41,7 @@ Status CoreOpener::open(std::vector<std::unique_ptr<Fabric>> fabrics, std::strin
     ProcessAddress address;
     address.version = environment_.wire_version;
     address.name = environment_.self;
-    address.key = environment_.key != 0 ? environment_.key : environment_.random->next();
+    address.key = environment_.random->next();
     address.host = environment_.host;
     open_paths();
     plan();

@@ -31,7 +31,6 @@ struct CoreEnvironment {
     std::string host;
     std::string left_out; // why there are no other fabrics; for messages on unreachable peers
     std::uint16_t wire_version = kWireVersion; // another one only to test the refusal
-    std::uint64_t key = 0;                     // as published already; 0: a random one
     Bootstrap* bootstrap = nullptr;
     const Clock* clock = nullptr;
     Random* random = nullptr;

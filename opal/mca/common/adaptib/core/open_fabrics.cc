@@ -37,7 +37,6 @@ ShmOptions shm_options(const FabricsWanted& wanted) {
     }
     options.job_key = wanted.job;
     options.clock = &wanted.clock;
-    options.published = wanted.published;
     return options;
 }
 

@@ -24,9 +24,8 @@ struct FabricsWanted {
     bool one_host;                 // all processes of the job are on it
     std::uint32_t local_processes; // of the job, on this host
     const Clock& clock;            // outlives the fabrics
-    // Set for a late endpoint (fabric/late_endpoints.h): its published address on rail 0, and the
-    // fabric of the process's first endpoint, whose measurements hold for all.
-    const RailAddress* published = nullptr;
+    // The fabric of the process's first endpoint, whose measurements hold for all; null: this is
+    // it.
     const Fabric* first = nullptr;
 };
 

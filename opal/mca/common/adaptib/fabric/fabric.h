@@ -28,7 +28,6 @@
 //     rail.h                  Rail, with all of the above
 //     event.h                 Event
 //     answerer.h              Answerer
-//     late_endpoints.h        LateEndpoints
 // May touch: base/, and these headers.
 #pragma once
 
@@ -44,7 +43,6 @@
 #include "base/status.h"
 #include "fabric/answerer.h"
 #include "fabric/event.h"
-#include "fabric/late_endpoints.h"
 #include "fabric/rail.h"
 
 namespace adaptib {
@@ -82,16 +80,12 @@ public:
     // of ten or so, because polls also do rare work. Null: there is no poll hint. Lives as long as
     // the fabric.
     const PollHint* poll_hint() const { return poll_hint_; }
-    // Endpoints of this process that are opened when they are used. Null: it has to open all of
-    // them before it publishes their addresses.
-    LateEndpoints* late_endpoints() const { return late_endpoints_; }
 
 protected:
     std::vector<std::unique_ptr<Rail>> rails_;
     std::vector<std::string> notices_;
     std::optional<CopyCosts> copy_costs_;
     const PollHint* poll_hint_ = nullptr;
-    LateEndpoints* late_endpoints_ = nullptr;
 
 private:
     virtual bool poll_event_impl(Event& out) = 0;

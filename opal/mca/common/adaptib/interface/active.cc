@@ -34,9 +34,7 @@ void opal_common_adaptib_active_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->active = handler;
     core->active_context = context;
-    if (core->protocol != nullptr) {
-        listen_to_active(core);
-    }
+    listen_to_active(core);
 }
 
 void adaptib::listen_to_active(opal_common_adaptib_core* core) {

@@ -101,7 +101,7 @@ uint32_t opal_common_adaptib_endpoint_index(opal_common_adaptib_core_t* core) no
 }
 
 void opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t* core) noexcept {
-    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
+    for (opal_common_adaptib_core* const endpoint : core->process.all()) {
         CompletedList completed;
         {
             const Guard guard(endpoint);
@@ -146,7 +146,7 @@ void opal_common_adaptib_core_carries(opal_common_adaptib_core_t* core, const ch
 
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
-    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
+    for (opal_common_adaptib_core* const endpoint : core->process.all()) {
         endpoint->protocol->memory().forget(base, bytes);
     }
 }
@@ -189,7 +189,7 @@ int adaptib::report_completed(CompletedList& list) {
 }
 
 opal_common_adaptib_core& adaptib::endpoint_of(const TaggedReceives& receives) {
-    const auto endpoints = g_process->open_ones();
+    const auto endpoints = g_process->all();
     return **std::find_if(endpoints.begin(), endpoints.end(),
                           [&](const opal_common_adaptib_core* each) {
                               return &each->protocol->receives() == &receives;
@@ -242,15 +242,9 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
 
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
                                        uint32_t count) noexcept {
-    core->process.expect(count);
     for (std::uint32_t index = 0; index < core->process.endpoints(); ++index) {
         opal_common_adaptib_core* const endpoint = core->process.endpoint(index);
         const Guard guard(endpoint);
-        const bool connects = std::string_view(endpoint->parameters.connect) != "on_demand";
-        const bool opens = endpoint->protocol != nullptr || connects;
-        if (!opens || ensure_open(endpoint) != OPAL_COMMON_ADAPTIB_SUCCESS) {
-            continue; // it is opened when it is used
-        }
         endpoint->core->expect(count);
         endpoint->core->startup().begin(rank, count, core->process.endpoints());
     }
@@ -267,9 +261,6 @@ int get_peer(opal_common_adaptib_core_t* core, uint64_t name, PeerDirectory::Why
              opal_common_adaptib_peer_t** peer) {
     try {
         const Guard guard(core);
-        if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
-            return code;
-        }
         Peer* found = nullptr;
         const Status status = core->core->peers().get(name, found, why);
         if (status.ok()) {
@@ -326,7 +317,7 @@ void replace_user_data(opal_common_adaptib_core* core, std::uint64_t process, vo
 void opal_common_adaptib_process_set_user_data(opal_common_adaptib_core_t* core, uint64_t name,
                                                void* what) noexcept {
     if (core->process.user_data().exchange(process_of(name), what) != nullptr) {
-        for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
+        for (opal_common_adaptib_core* const endpoint : core->process.all()) {
             replace_user_data(endpoint, process_of(name), what);
         }
     }
@@ -379,9 +370,7 @@ void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->broken = handler;
     core->broken_context = context;
-    if (core->protocol != nullptr) {
-        listen_to_broken(core);
-    }
+    listen_to_broken(core);
 }
 
 void adaptib::listen_to_broken(opal_common_adaptib_core* core) {

@@ -25,8 +25,7 @@ struct opal_common_adaptib_core {
         : threads(several), process(of), index(number) {}
 
     // Members that every call reads: one cache line.
-    // The core's; null: the endpoint is not open. If there are several endpoints, read with the
-    // lock, or of an endpoint in Process::open_ones().
+    // The core's; null: it is being opened.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr;
     adaptib::Trace* trace = nullptr; // of its counters; null: none
     const bool* threads; // several may call at the same time, or there are several endpoints
@@ -37,7 +36,7 @@ struct opal_common_adaptib_core {
     // lock; only if there are several endpoints.
     std::atomic<bool> wants_progress{false};
     std::unique_ptr<adaptib::IncidentDelivery> incidents; // null: nobody hears of them
-    std::unique_ptr<adaptib::Core> core;                  // null: not open
+    std::unique_ptr<adaptib::Core> core;                  // null: it is being opened
 
     adaptib::Process& process;
     std::uint32_t index;
@@ -45,7 +44,6 @@ struct opal_common_adaptib_core {
     void* active_context = nullptr;
     opal_common_adaptib_broken_t broken = nullptr;
     void* broken_context = nullptr;
-    bool refused = false; // a message has said that it cannot be opened
     adaptib::BiasedLock lock;
     // Passes of progress, for threads that wonder whether anybody polls; only if there are several
     // endpoints.
@@ -116,13 +114,6 @@ private:
     opal_common_adaptib_core* core_;
 };
 
-// Opens the endpoint if it is not open. Calls that need no peer of the endpoint call it first; a
-// peer is had of an open endpoint only. REQUIRES: the caller has the lock, if there are several
-// endpoints. Returns SUCCESS, or why it cannot be opened; a message was given.
-inline int ensure_open(opal_common_adaptib_core* core) {
-    return core->protocol != nullptr ? OPAL_COMMON_ADAPTIB_SUCCESS : core->process.open_late(*core);
-}
-
 // Makes the core call the handler of the handle, if it has one. REQUIRES: the endpoint is open.
 void listen_to_active(opal_common_adaptib_core* core);
 void listen_to_broken(opal_common_adaptib_core* core);
@@ -130,29 +121,21 @@ void listen_to_broken(opal_common_adaptib_core* core);
 // Returns true if a call with this result has left nothing for progress to do.
 inline bool leaves_nothing(int code) { return code == OPAL_COMMON_ADAPTIB_COMPLETE; }
 
-// Tells if a call opens the endpoint: one for a peer does not, as only an open one has peers.
-enum class Opens : std::uint8_t { no, yes };
-
 // Calls kCall(core, arguments...). It is inlined twice: without the lock, and in a function of its
 // own with the lock, so that a process with one thread does nothing for it.
-template <auto kCall, Opens kOpens, typename... Arguments>
+template <auto kCall, typename... Arguments>
 [[gnu::noinline]] int locked(opal_common_adaptib_core* core, Arguments... arguments) {
     const Guard guard(core, false);
-    if constexpr (kOpens == Opens::yes) {
-        if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) [[unlikely]] {
-            return code;
-        }
-    }
     const int result = kCall(core, arguments...);
     if (!leaves_nothing(result)) {
         core->wants_progress.store(true, std::memory_order_relaxed);
     }
     return result;
 }
-template <auto kCall, Opens kOpens = Opens::no, typename... Arguments>
+template <auto kCall, typename... Arguments>
 [[gnu::always_inline]] inline int guarded(opal_common_adaptib_core* core, Arguments... arguments) {
     if (*core->threads) [[unlikely]] {
-        return locked<kCall, kOpens>(core, arguments...);
+        return locked<kCall>(core, arguments...);
     }
     return kCall(core, arguments...);
 }

@@ -64,9 +64,6 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         bytes = round_up(begin + bytes, kWord) - first;
     }
     const Guard guard(core);
-    if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
-        return code;
-    }
     Protocol& protocol = *core->protocol;
     ExposedMemory& registry = protocol.memory();
     std::unique_ptr<opal_common_adaptib_region> made;
@@ -151,10 +148,9 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
     return epochs.under_way() > 0 ? epochs.mark() : 0;
 }
 
-// An endpoint that is not open has started nothing.
 [[gnu::noinline]] std::uint64_t locked_flush_mark(opal_common_adaptib_core_t* core) {
     const Guard guard(core);
-    return core->protocol == nullptr ? 0 : flush_mark(core);
+    return flush_mark(core);
 }
 
 } // namespace

@@ -14,13 +14,11 @@
 #include <filesystem>
 #include <new>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/process_name.h"
 #include "base/text_file.h"
 #include "core/derived_options.h"
-#include "core/late_address.h"
 #include "core/open_fabrics.h"
 #include "interface/handle.h"
 #include "interface/output_directory.h"
@@ -73,9 +71,6 @@ std::string source_map_path(std::uint64_t process, std::uint32_t endpoint) {
            (job > 0 ? std::to_string(job) + "." : "") + std::to_string(rank_of(process)) +
            (endpoint > 0 ? ".endpoint" + std::to_string(endpoint) : "");
 }
-
-// For tests: opens all endpoints with the process, as over devices.
-bool opens_all() { return std::getenv("ADAPTIB_TEST_OPEN_ENDPOINTS") != nullptr; }
 
 void tell_ended(opal_common_adaptib_core& endpoint, std::uint64_t name) {
     for (std::uint32_t its = 0; its < kMaxEndpoints; ++its) {
@@ -192,8 +187,6 @@ Status CallbackBootstrap::count_endpoints(std::uint64_t process, std::uint32_t& 
 Process::Process(const opal_common_adaptib_environment_t& environment)
     : environment_(environment) {}
 
-Process::~Process() { end_opener(); }
-
 void Process::report(opal_common_adaptib_severity_t severity, const std::string& text) const {
     environment_.message(environment_.context, severity, text.c_str());
 }
@@ -247,33 +240,19 @@ int Process::open() {
                    " endpoints that opal_common_adaptib_endpoints asks for could be opened; the "
                    "message before this one says why. The job goes on with these.");
     }
-    const Status status = publish();
-    if (status.ok() && late_ != nullptr) {
-        late_->listen([this] { open_aside(); });
-    }
-    return code_of(status);
+    publish();
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
-Status Process::publish() {
-    const std::vector<std::byte>& first = endpoints_.front()->core->address();
+void Process::publish() {
     std::vector<AddressBlob> addresses;
-    for (const auto& endpoint : endpoints_) {
-        if (endpoint->core != nullptr) {
-            addresses.push_back(endpoint->core->address());
-            continue;
-        }
-        const std::uint64_t key = endpoints_.front()->random.next();
-        const Status status = late_address(first, published_version(), *late_, endpoint->index, key,
-                                           addresses.emplace_back());
-        if (!status.ok()) {
-            return status;
-        }
+    for (const opal_common_adaptib_core* const endpoint : all()) {
+        addresses.push_back(endpoint->core->address());
     }
     address_ = encode_record(addresses);
-    return kOk;
 }
 
-// If not all can be opened that have to be, begins again with fewer, which then have their part of
+// If not all can be opened, begins again with fewer, which then have their part of
 // the limits.
 int Process::open_endpoints(std::uint32_t wanted) {
     for (std::uint32_t of = wanted;;) {
@@ -285,7 +264,7 @@ int Process::open_endpoints(std::uint32_t wanted) {
             return code;
         }
         of = std::bit_floor(endpoints());
-        open_.clear();
+        all_.clear();
         endpoints_.clear();
         for (std::uint32_t vain = 0; vain < wanted; ++vain) {
             endpoint_counters(vain) = {};
@@ -293,92 +272,43 @@ int Process::open_endpoints(std::uint32_t wanted) {
     }
 }
 
-// Makes the next of `of` endpoints; opens it, unless it can be opened when it is used.
+// Makes and opens the next of `of` endpoints.
 int Process::add_endpoint(std::uint32_t of) {
     const bool* threads = environment_.threads != nullptr ? environment_.threads : &kAlone;
     auto made = std::make_unique<opal_common_adaptib_core>(*this, endpoints(),
                                                            of > 1 ? &kSeveral : threads);
     made->parameters = part_of_limits(process_parameters(), of);
     made->local_cores = std::max(environment_.local_processes, 1u) * of;
-    if (made->index == 0) {
-        late_ = nullptr;
+    std::string text;
+    const int code = open_endpoint(*made, text);
+    say_pending();
+    if (code != OPAL_COMMON_ADAPTIB_SUCCESS) {
+        report(OPAL_COMMON_ADAPTIB_FAILURE, text);
+        return code;
     }
-    if (late_ == nullptr) {
-        std::string text;
-        const int code = open_endpoint(*made, text);
-        say_pending();
-        if (code != OPAL_COMMON_ADAPTIB_SUCCESS) {
-            report(OPAL_COMMON_ADAPTIB_FAILURE, text);
-            return code;
-        }
-        open_.add(made.get());
-    }
-    if (made->index == 0 && !opens_all()) {
-        late_ = made->core->late_endpoints();
-    }
+    all_.push_back(made.get());
     endpoints_.push_back(std::move(made));
     return OPAL_COMMON_ADAPTIB_SUCCESS;
-}
-
-Status Process::read_published(std::uint32_t index, ProcessAddress& out) const {
-    AddressBlob blob;
-    const Status status = address_in(address_, index, blob);
-    return status.ok() ? decode(blob.data(), blob.size(), out, published_version()) : status;
 }
 
 void Process::use_accelerators(const opal_common_adaptib_accelerators_t* accelerators) {
     const bool wanted =
         std::string_view(process_parameters().registration.accelerator_memory) == "registered";
-    accelerators_ = wanted ? accelerators : nullptr;
-    for (opal_common_adaptib_core* const endpoint : open_ones()) {
+    for (opal_common_adaptib_core* const endpoint : all()) {
         const Guard guard(endpoint);
-        endpoint->protocol->memory().use_accelerators(accelerators_);
+        endpoint->protocol->memory().use_accelerators(wanted ? accelerators : nullptr);
     }
-}
-
-int Process::open_late(opal_common_adaptib_core& endpoint) {
-    std::string text;
-    int code = OPAL_COMMON_ADAPTIB_NO_MEMORY;
-    try {
-        code = open_endpoint(endpoint, text);
-    } catch (const std::bad_alloc&) {
-        text = "out of memory";
-    }
-    if (code != OPAL_COMMON_ADAPTIB_SUCCESS) {
-        endpoint_counters(endpoint.index) = {};
-        if (!std::exchange(endpoint.refused, true)) {
-            report_later(OPAL_COMMON_ADAPTIB_FAILURE,
-                         "Endpoint " + std::to_string(endpoint.index) +
-                             " of this process cannot be opened now that it is used, and what uses "
-                             "it fails until it can be: " +
-                             text);
-        }
-        return code;
-    }
-    {
-        const std::lock_guard guard(opening_);
-        open_.add(&endpoint);
-        for (const std::uint64_t name : ended_) {
-            tell_ended(endpoint, name);
-        }
-    }
-    late_->announce(endpoint.index, endpoint.core->rails()[0]->address());
-    return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
 void Process::note_ended(std::uint64_t name) {
-    const std::lock_guard guard(opening_);
-    if (open_.all().size() < endpoints()) {
-        ended_.insert(name);
-    }
-    for (opal_common_adaptib_core* const endpoint : open_.all()) {
+    for (opal_common_adaptib_core* const endpoint : all()) {
         tell_ended(*endpoint, name);
     }
 }
 
 // The answer holds for all endpoints, and a second question would be refused.
 bool Process::watches_memory() {
-    const std::lock_guard guard(opening_);
+    const std::lock_guard guard(watching_);
     if (!watches_memory_) {
         watches_memory_ = environment_.watch_memory(environment_.context);
     }
@@ -391,14 +321,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
     std::string left_out;
     FabricsWanted wanted{made.parameters,       environment_.host_name, job_of(environment_.self),
                          environment_.one_host, made.local_cores,       clock_};
-    ProcessAddress published;
-    RailAddress at;
-    if (late_ != nullptr) {
-        if (const Status status = read_published(made.index, published); !status.ok()) {
-            return code_of(status);
-        }
-        at = {published.rails[0].size, published.rails[0].bytes};
-        wanted.published = &at;
+    if (made.index > 0) {
         wanted.first = &endpoints_.front()->core->nearest_fabric();
     }
     std::unique_ptr<Core> core;
@@ -406,7 +329,6 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
     if (status.ok()) {
         Core::Environment environment;
         environment.self = endpoint_name(environment_.self, made.index);
-        environment.key = published.key;
         environment.local_rank = environment_.local_rank;
         environment.local_processes = made.local_cores;
         environment.host = environment_.host_name;
@@ -447,30 +369,21 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
         };
         status = Core::create(made.parameters, environment, std::move(fabrics), core, text);
     }
-    if (status.ok() && late_ != nullptr && !keeps_promise(published, core->address())) {
-        text = "its queues are other ones than this process has published";
-        status = Status::error(Reason::internal);
-    }
     if (!status.ok()) {
         return code_of(status);
     }
-    if (const std::uint32_t processes = job_processes_; processes > 0) {
-        core->expect(processes);
-    }
     made.core = std::move(core);
     made.protocol = &made.core->protocol();
-    made.protocol->memory().use_accelerators(accelerators_);
     listen_to(made);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
 void Process::end() {
-    end_opener();
     const std::string setup = setup_.empty() ? "" : "  " + setup_ + "\n";
     std::vector<std::string> texts;
     std::vector<PeerTraffic> peers;
     std::vector<EndpointHistory> histories;
-    for (opal_common_adaptib_core* const endpoint : open_ones()) {
+    for (opal_common_adaptib_core* const endpoint : all()) {
         {
             const Guard guard(endpoint);
             endpoint->core->leave(kFlushLimit);
@@ -499,7 +412,7 @@ void Process::end() {
 
 void Process::write_trace() const {
     std::vector<std::vector<std::string>> rails(endpoints());
-    for (const opal_common_adaptib_core* const endpoint : open_ones()) {
+    for (const opal_common_adaptib_core* const endpoint : all()) {
         rails[endpoint->index] = rail_names(*endpoint);
     }
     trace_.write(rails);
@@ -532,7 +445,7 @@ int Process::progress() {
     Watcher& watcher = t_watcher;
     int events = 0;
     ++watcher.passes;
-    for (opal_common_adaptib_core* const endpoint : open_ones()) {
+    for (opal_common_adaptib_core* const endpoint : all()) {
         if (!endpoint->lock.is_mine()) {
             continue;
         }
@@ -548,9 +461,8 @@ int Process::progress() {
     if (events > 0 ? ++watcher.busy % kLookAnyway != 0 : watcher.idle % kLookWhenIdle != 0) {
         return events;
     }
-    open_asked_for();
     say_pending();
-    for (opal_common_adaptib_core* const endpoint : open_ones()) {
+    for (opal_common_adaptib_core* const endpoint : all()) {
         if (endpoint->lock.is_mine()) {
             continue;
         }
@@ -561,40 +473,6 @@ int Process::progress() {
         seen = endpoint->passes.load(std::memory_order_relaxed);
     }
     return events;
-}
-
-// Opens the endpoints that peers look for. A thread that has the lock of one opens it itself.
-void Process::open_asked_for() {
-    std::uint32_t asked_for = late_ == nullptr ? 0 : late_->asked_for();
-    for (; asked_for != 0; asked_for &= asked_for - 1) {
-        const auto index = static_cast<std::uint32_t>(std::countr_zero(asked_for));
-        if (index >= endpoints() || !endpoint(index)->lock.try_lock_to_help()) {
-            continue;
-        }
-        static_cast<void>(ensure_open(endpoint(index)));
-        endpoint(index)->lock.unlock();
-    }
-}
-
-// Opens the endpoints that peers look for, in a thread of its own: the caller has little stack, and
-// this process may make no progress for long. Messages are shown by a later call of the process's.
-void Process::open_aside() {
-    if (opener_.joinable()) {
-        opener_.join();
-    }
-    try {
-        opener_ = std::thread([this] { open_asked_for(); });
-    } catch (const std::system_error&) { // no room for a thread: progress() does it
-    }
-}
-
-void Process::end_opener() {
-    if (late_ != nullptr) {
-        late_->listen(nullptr);
-    }
-    if (opener_.joinable()) {
-        opener_.join();
-    }
 }
 
 // -------------------------------------------------------------------------------------------------

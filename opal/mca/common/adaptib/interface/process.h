@@ -4,12 +4,8 @@
 // Purpose: an endpoint is a core with fabrics, peers, queues, matching and a lock of its own
 // (handle.h), so that threads which use different endpoints share nothing on the hot path. A
 // process has one, or several (parameter `endpoints`). Their addresses are published together, when
-// the process starts, and the limits of the process are divided among them. Where the fabric has
-// late endpoints (fabric/late_endpoints.h), which shared memory has, only the first is opened then,
-// and a further one once this process uses it, or a peer looks for it: a call of this process opens
-// it (ensure_open), or progress() does, or a thread of its own while this process computes. So one
-// that nobody uses costs its handle. With RDMA devices, whose addresses name queues that exist, all
-// are opened with the process.
+// the process starts, and the limits of the process are divided among them. All are
+// opened with the process.
 //
 // Progress of several endpoints: a thread polls those that it was the last to use. It does so in
 // each pass where a request is under way, otherwise in one pass of several, so that a thread that
@@ -17,7 +13,7 @@
 // some passes, it also polls the others that nobody has polled since it looked last, so that a
 // thread which computes holds up nobody.
 //
-// Threads: any, once open() has returned. An endpoint is opened under its own lock.
+// Threads: any, once open() has returned.
 // Source: Zambre et al., Scalable communication endpoints for MPI+threads, 2018.
 // May touch: every folder of the core; no header of Open MPI.
 #pragma once
@@ -29,10 +25,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -43,10 +37,8 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "common_adaptib.h"
-#include "fabric/late_endpoints.h"
 #include "interface/job_report.h"
 #include "interface/lost_processes.h"
-#include "interface/open_endpoints.h"
 #include "interface/process_history.h"
 #include "interface/process_trace.h"
 #include "interface/user_data.h"
@@ -74,7 +66,6 @@ private:
 class Process {
 public:
     explicit Process(const opal_common_adaptib_environment_t& environment);
-    ~Process();
     Process(const Process&) = delete;
     Process& operator=(const Process&) = delete;
 
@@ -88,22 +79,15 @@ public:
 
     std::uint32_t endpoints() const { return static_cast<std::uint32_t>(endpoints_.size()); }
     opal_common_adaptib_core* endpoint(std::uint32_t index) { return endpoints_[index].get(); }
-    // Those that are open; any thread, without a lock.
-    std::span<opal_common_adaptib_core* const> open_ones() const { return open_.all(); }
-    // Opens an endpoint that is not open. REQUIRES: the caller has its lock. Returns SUCCESS, or
-    // why it cannot be opened; say_pending() then says more, once.
-    int open_late(opal_common_adaptib_core& endpoint);
-    // Tells the endpoints, and those that are opened later, that the process of that name has
-    // ended.
+    std::span<opal_common_adaptib_core* const> all() const { return all_; }
+    // Tells the endpoints that the process of that name has ended.
     void note_ended(std::uint64_t name);
     const AddressBlob& address() const { return address_; } // to publish
     CallbackBootstrap& bootstrap() { return bootstrap_; }
     const opal_common_adaptib_environment_t& environment() const { return environment_; }
     UserData& user_data() { return user_data_; }
-    // Tells all endpoints, also those that are opened later, where data on accelerators lies.
+    // Tells all endpoints where data on accelerators lies.
     void use_accelerators(const opal_common_adaptib_accelerators_t* accelerators);
-    // Tells endpoints that are opened later how many processes the job has.
-    void expect(std::uint32_t processes) { job_processes_ = processes; }
     // Several threads may call from now on, if `threads` says so.
     void see_threads(const bool* threads);
     // Makes progress of several endpoints; returns the number of events.
@@ -125,11 +109,7 @@ private:
     int add_endpoint(std::uint32_t of);
     int open_endpoint(opal_common_adaptib_core& made, std::string& text);
     int open_endpoints(std::uint32_t wanted);
-    Status publish();
-    Status read_published(std::uint32_t index, ProcessAddress& out) const;
-    void open_asked_for();
-    void open_aside();
-    void end_opener();
+    void publish();
     bool watches_memory();
     bool can_write_source_map();
     void write_source_map(std::uint32_t endpoint);
@@ -142,7 +122,6 @@ private:
     CallbackBootstrap bootstrap_{environment_};
     const JobReport job_report_{environment_};
     UserData user_data_;
-    const opal_common_adaptib_accelerators_t* accelerators_ = nullptr; // null: none
     LostProcesses lost_;
     MonotonicClock clock_;
     ProcessTrace trace_{environment_, clock_};
@@ -150,17 +129,12 @@ private:
     AddressBlob address_;
     std::string setup_; // empty: nothing was to be carried
     std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_; // constant once open
-    OpenEndpoints open_;
-    // Of the first endpoint's fabric; null: all endpoints are opened with the process.
-    LateEndpoints* late_ = nullptr;
-    std::mutex opening_; // of the next two, and of adding to open_
-    std::set<std::uint64_t> ended_;
+    std::vector<opal_common_adaptib_core*> all_;                       // the same
+    std::mutex watching_;                                              // of the next one
     std::optional<bool> watches_memory_; // none: has not been asked yet
-    std::thread opener_;                 // set by the fabric's thread that calls open_aside()
     std::mutex mutex_;                   // of pending_ and setup_
     std::vector<std::pair<opal_common_adaptib_severity_t, std::string>> pending_;
     std::atomic<bool> has_pending_{false};
-    std::atomic<std::uint32_t> job_processes_{0};
 };
 
 } // namespace adaptib

@@ -164,9 +164,6 @@ int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_ad
                                 const opal_common_adaptib_data_t* data,
                                 opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
-    if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
-        return code;
-    }
     return start_receive(core, peer, envelope_of(*envelope), *data, *request);
 }
 
@@ -174,7 +171,7 @@ int opal_common_adaptib_recv_contig(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_peer_t* peer, uint32_t context,
                                     int32_t source, int32_t tag, void* base, size_t bytes,
                                     opal_common_adaptib_request_t* request) noexcept {
-    return guarded<recv_contig, Opens::yes>(core, peer, context, source, tag, base, bytes, request);
+    return guarded<recv_contig>(core, peer, context, source, tag, base, bytes, request);
 }
 
 namespace {
@@ -194,9 +191,6 @@ int opal_common_adaptib_probe(opal_common_adaptib_core_t* core, opal_common_adap
                               const opal_common_adaptib_envelope_t* envelope,
                               opal_common_adaptib_probe_t* found) noexcept {
     const Guard guard(core);
-    if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
-        return code;
-    }
     Peer* from = sender_of(core, peer);
     const InboundMessage* message = core->protocol->receives().find(envelope_of(*envelope), from);
     if (message == nullptr) {
@@ -212,9 +206,6 @@ int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
                                       opal_common_adaptib_probe_t* found,
                                       opal_common_adaptib_message_t** message) noexcept {
     const Guard guard(core);
-    if (const int code = ensure_open(core); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
-        return code;
-    }
     Peer* from = sender_of(core, peer);
     InboundMessage* taken = core->protocol->receives().take(envelope_of(*envelope), from);
     if (taken == nullptr) {
@@ -250,7 +241,7 @@ int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
 }
 
 void opal_common_adaptib_end_context(opal_common_adaptib_core_t* core, uint32_t context) noexcept {
-    for (opal_common_adaptib_core* const endpoint : core->process.open_ones()) {
+    for (opal_common_adaptib_core* const endpoint : core->process.all()) {
         const Guard guard(endpoint);
         if (!endpoint->inside) {
             endpoint->inside = true;

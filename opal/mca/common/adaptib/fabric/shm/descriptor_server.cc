@@ -30,7 +30,6 @@ namespace adaptib::shm {
 namespace {
 
 constexpr std::uint64_t kRequestMagic = 0x7165'7220'6d68'7361u; // "ashm req"
-constexpr std::uint64_t kWakeMagic = kRequestMagic + 1;
 constexpr std::uint64_t kAnswerMagic = kRequestMagic + 2;
 constexpr std::uint32_t kMostNames = 16;     // to try if some are taken
 constexpr std::size_t kStack = 256 * kKiB;   // address space; one page is used
@@ -198,11 +197,10 @@ struct DescriptorServer::Service {
     int socket = -1;
     std::uint32_t number = 0;
 
-    std::mutex mutex; // of the rest, and held while the thread answers or calls `woken`
+    std::mutex mutex; // of the rest, and held while the thread answers
     std::condition_variable changed;
     bool ends = false;  // the thread shall end
     bool ended = false; // it has closed the socket
-    std::function<void()> woken;
 };
 
 std::unique_ptr<DescriptorServer> DescriptorServer::start(int descriptor, ServerKeys keys,
@@ -361,15 +359,8 @@ bool DescriptorServer::Service::handle(std::uint64_t magic, int reply) {
         Packet answer{kAnswerMagic, answer_key};
         static_cast<void>(
             send_with(reply, &answer, sizeof answer, descriptor, MSG_DONTWAIT, nullptr));
-    } else if (magic == kWakeMagic && woken) {
-        woken();
     }
     return true;
-}
-
-void DescriptorServer::listen(std::function<void()> woken) {
-    const std::lock_guard guard(service_->mutex);
-    service_->woken = std::move(woken);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -415,17 +406,6 @@ int take_answer(int from, Nanoseconds limit) {
 }
 
 } // namespace
-
-void wake_server(std::uint32_t number, std::uint64_t key) {
-    const int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (from >= 0) {
-        const Packet request{kWakeMagic, key};
-        const Name name = name_of(number);
-        static_cast<void>(sendto(from, &request, sizeof request, MSG_DONTWAIT | MSG_NOSIGNAL,
-                                 address_of(name), name.length));
-        close(from);
-    }
-}
 
 int request_descriptor(std::uint32_t number, ServerKeys keys, Nanoseconds limit) {
     int pair[2];

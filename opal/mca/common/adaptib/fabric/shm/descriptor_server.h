@@ -8,8 +8,7 @@
 // every process of the same network namespace reaches it. PMIx finds its server in the same way.
 //
 // Protocol: one datagram asks. It carries the request key, and one end of a socket pair, over which
-// the server answers with the descriptor and the answer key. Another datagram, also with the
-// request key, only wakes the server, which then calls a function.
+// the server answers with the descriptor and the answer key.
 // Trust: the keys decide, and only processes of the job know them (they are part of the published
 // address). The client's user does not decide, because it may have changed since. A filter of the
 // socket drops datagrams without the key before they are queued: strangers, who can read the
@@ -31,7 +30,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "base/units.h"
@@ -57,9 +55,6 @@ public:
 
     // Number at the end of the socket's name.
     std::uint32_t number() const;
-    // The thread calls the function, which should be short, whenever it is woken. Null: it calls
-    // nothing, and no call goes on when this returns.
-    void listen(std::function<void()> woken);
 
 private:
     struct Service;
@@ -72,9 +67,6 @@ private:
     pid_t owner_ = 0; // process that the thread belongs to; 0: there is none
     pthread_t thread_{};
 };
-
-// Wakes the server of that number and request key. It may be gone, or have too much to do for now.
-void wake_server(std::uint32_t number, std::uint64_t key);
 
 // Asks for the descriptor that is served under that number, and waits for the answer up to `limit`.
 // Returns a descriptor of this process; or -1 and errno:

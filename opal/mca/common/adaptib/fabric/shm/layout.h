@@ -25,14 +25,13 @@
 namespace adaptib::shm {
 
 inline constexpr std::uint64_t kMagic = 0x6269'7470'6164'6131u; // "1adaptib"
-inline constexpr std::uint32_t kLayoutVersion = 6;
+inline constexpr std::uint32_t kLayoutVersion = 7;
 
 inline constexpr std::uint32_t kMaxRails = 16;
 inline constexpr std::uint32_t kMaxProducers = 2048;
 inline constexpr std::uint32_t kMaxQueuePairs = 8192;
 inline constexpr std::uint32_t kMaxSrqs = 256;
 inline constexpr std::uint32_t kMaxRegions = 65536;
-inline constexpr std::uint32_t kMaxLate = 15; // endpoints of a process besides the first
 
 inline constexpr Bytes kPage = 4096;
 inline constexpr Bytes kGranule = kCacheLine;
@@ -85,11 +84,6 @@ struct Header {
     std::atomic<std::uint64_t> memory_max; // limit of `memory` for growing rings
 
     alignas(kCacheLine) RailEntry rail[kMaxRails];
-
-    // In a process's first segment: its endpoints that are opened when they are used.
-    alignas(kCacheLine) std::atomic<std::uint32_t> asked_for; // bit `number`; peers set it
-    // By number - 1; 0: not open; else where its segment is (late_endpoints.cc).
-    std::atomic<std::uint64_t> late[kMaxLate];
 };
 
 // -------------------------------------------------------------------------------------------------

@@ -72,9 +72,6 @@ std::string Obstacle::text(std::uint32_t pid, bool here) const {
     case Step::identity: return std::string("open of /proc/self/stat") + why;
     case Step::places:
         return "all " + std::to_string(kMaxProducers) + " places for senders" + of + " are taken";
-    case Step::unopened:
-        return "process " + std::to_string(pid) +
-               " has not opened this endpoint yet; it does so in its next calls of MPI";
     case Step::contents: return "the file found in place" + of + " is another one";
     }
     return {};

@@ -21,7 +21,6 @@ struct Obstacle {
         commit,   // fallocate
         identity, // /proc/self/stat
         places,   // the segment has no free ProducerSlot
-        unopened, // none: the endpoint is opened when its process makes progress (late_endpoints.h)
         contents, // the file is not the segment that the address names
     };
     Step step = Step::none;

@@ -18,7 +18,6 @@
 
 #include "base/file_limit.h"
 #include "base/invariant.h"
-#include "fabric/shm/late_endpoints.h"
 #include "fabric/shm/opening.h"
 #include "fabric/shm/process.h"
 
@@ -96,7 +95,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
         !status.ok()) {
         return status;
     }
-    cookie_ = options.cookie != 0 ? options.cookie : new_cookie();
+    cookie_ = new_cookie();
     if (fchmod(file_.fd, 0600) != 0 || ftruncate(file_.fd, static_cast<off_t>(size_)) != 0) {
         error_text = system_text("cannot size the shared segment", errno);
         return Status::error(Reason::no_memory);
@@ -158,8 +157,7 @@ void OwnSegment::become_visible(const SegmentOptions& options) {
     visibility_ = own_visibility();
     visibility_.user_space ^= options.user_space;
     std::uint32_t name = 0;
-    answer_key_ = options.answer_key;
-    if (options.server && draw(name) && (answer_key_ != 0 || draw(answer_key_))) {
+    if (options.server && draw(name) && draw(answer_key_)) {
         server_ = DescriptorServer::start(file_.fd, {cookie_, answer_key_}, name);
     }
     if (server_ != nullptr) {
@@ -309,11 +307,6 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     }
     if (wire.host != own_host) {
         return Status::error(Reason::unreachable);
-    }
-    if (wire.late != 0) {
-        if (const Status status = find_late_endpoint(wire, wire, obstacle); !status.ok()) {
-            return status;
-        }
     }
     int fd = -1;
     if (const Status status = open_segment_of(wire, fd, obstacle); !status.ok()) {

@@ -42,8 +42,6 @@ struct SegmentOptions {
     Bytes queue_bytes = 0;
     std::uint32_t rails = 1;
     std::uint64_t job_key = 0;
-    std::uint64_t cookie = 0;     // 0: one is made, which differs between all segments
-    std::uint64_t answer_key = 0; // of the server; 0: one is made
     std::uint64_t host = 0;       // ShmOptions
     bool server = true;           // ShmOptions::descriptor_server
     std::uint32_t user_space = 0; // ShmOptions

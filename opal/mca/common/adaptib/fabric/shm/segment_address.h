@@ -15,9 +15,7 @@ struct WireAddress {
     std::uint32_t magic;
     std::uint16_t version;
     std::uint8_t rail;
-    // 0: the segment is there; else: the number of an endpoint that is opened when it is used. Then
-    // `fd` and `visibility` are those of the process's first segment (late_endpoints.h).
-    std::uint8_t late;
+    std::uint8_t unused;
     std::uint32_t pid;
     std::uint32_t fd;
     std::uint64_t start_time;

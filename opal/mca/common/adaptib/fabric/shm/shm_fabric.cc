@@ -10,7 +10,6 @@
 
 #include "base/invariant.h"
 #include "fabric/shm/context.h"
-#include "fabric/shm/late_endpoints.h"
 #include "fabric/shm/process.h"
 #include "fabric/shm/rail.h"
 #include "fabric/shm/tracing.h"
@@ -24,7 +23,6 @@ public:
     ShmFabric(std::unique_ptr<shm::OwnSegment> segment, const ShmOptions& options, bool forbidden)
         : context_(std::move(segment), *options.clock, options.rails, notices_) {
         poll_hint_ = &context_.poll_hint();
-        late_endpoints_ = &late_;
         if (forbidden) {
             context_.single_copy().forbid(nullptr, "process_vm_readv is forbidden here");
         } else if (options.single_copy == ShmOptions::SingleCopy::none) {
@@ -49,7 +47,6 @@ private:
 
     std::optional<shm::AttachPermission> permission_;
     shm::Context context_;
-    shm::OwnLateEndpoints late_{context_.segment()};
 };
 
 // Tries cross-memory attach within this process: anything that a seccomp filter or an old kernel
@@ -80,11 +77,6 @@ Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
     wanted.host = options.host;
     wanted.user_space = options.user_space;
     wanted.server = options.descriptor_server;
-    if (shm::WireAddress wire{};
-        options.published != nullptr && shm::PeerSegment::decode(*options.published, wire)) {
-        wanted.cookie = wire.cookie;
-        wanted.answer_key = wire.answer_key;
-    }
     const bool forbidden = options.single_copy != ShmOptions::SingleCopy::none &&
                            probe_single_copy() != shm::CopyResult::ok;
     if (forbidden && options.single_copy == ShmOptions::SingleCopy::cma) {

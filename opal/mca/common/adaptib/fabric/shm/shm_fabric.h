@@ -43,9 +43,6 @@ struct ShmOptions {
     std::uint32_t user_space = 0;
     // Serves the segment to peers that may not open /proc/<pid>/fd.
     bool descriptor_server = true;
-    // Opens one of the late endpoints that another fabric of this process gave an address: that
-    // address on rail 0. Null: an endpoint that has not been published.
-    const RailAddress* published = nullptr;
 };
 
 // ok; bad_argument; no_memory, no_device, not_supported, no_permission. error_text explains an
