@@ -362,7 +362,12 @@ void robbed(Execution& execution) {
         close(g_made.server);
         program.end();
     });
-    execution.thread([&program] { program.ask(); });
+    execution.thread([] { // a request without a descriptor, to which there is no answer
+        const int from = socket(AF_UNIX, SOCK_DGRAM, 0);
+        const std::array<std::uint64_t, 2> request{0, kKeys.request};
+        static_cast<void>(sendto(from, request.data(), sizeof request, 0, nullptr, 0));
+        close(from);
+    });
 }
 
 } // namespace
