@@ -211,7 +211,7 @@ TEST_F(Link, AWindowThatIsLostGoesOutAsEachIsAcknowledged) {
     EXPECT_FALSE(link.unacknowledged());
 }
 
-// What was sent after the repeat may still be under way.
+// It may still be under way.
 TEST_F(Link, WhatWasSentAfterARepeatWaitsForTheTimer) {
     link.add(100, Nanoseconds{0});
     const Nanoseconds now = DatagramLink::kFirstTimeout;

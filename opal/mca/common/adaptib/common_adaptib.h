@@ -77,8 +77,8 @@ typedef struct {
     const char* unit;         /* "bytes", "ms", "messages", "" ... */
     const char* range;        /* "0..4294967295", "get|put" ...: checked by parameters_check */
     int level;                /* 1..9, as in ompi_info; 0: a job does not have it any more */
-    const char* help;         /* one to three sentences: meaning, unit, default, range; or, where a
-                               * job does not have it any more, what takes its place */
+    const char* help;         /* one to three sentences: meaning, unit, default, range; or, at
+                               * level 0, what takes its place */
 } opal_common_adaptib_parameter_t;
 
 /* The table; storage holds the defaults (strings: a heap copy) until a component registers it. */

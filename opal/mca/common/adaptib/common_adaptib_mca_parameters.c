@@ -23,7 +23,7 @@
 
 /* The first value that did not parse; empty if all did. */
 static char refusal[OPAL_COMMON_ADAPTIB_MCA_TEXT];
-/* What takes the place of the first ended parameter that is set; empty if none is. */
+/* The text on the first ended parameter that is set; empty if none is. */
 static char ended[OPAL_COMMON_ADAPTIB_MCA_TEXT];
 
 /* The text that the user typed, and where. */
@@ -148,8 +148,8 @@ static bool has_ended(const opal_common_adaptib_parameter_t *row)
     return 0 == row->level;
 }
 
-/* The memory that Open MPI stores a row's value in. That of an ended parameter is a text that nobody
- * reads. Open MPI frees a string's pointer after
+/* The memory that Open MPI stores a row's value in; of an ended parameter, a text that nobody reads.
+ * Open MPI frees a string's pointer after
  * components are closed. So a string has a cell of its own in this library, which is never
  * unloaded, and the core gets a copy of the string. A row may be registered again, after
  * MPI_T_finalize for example, and then has the same cell. */
@@ -188,8 +188,8 @@ static int register_row(const opal_common_adaptib_parameter_t *row)
                                  MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
-/* A parameter that adaptib had once: says what takes its place if it is set. ompi_info does not show
- * it. */
+/* A parameter that adaptib had once: if it is set, what takes its place is said. ompi_info does not
+ * show it. */
 static int register_ended(const opal_common_adaptib_parameter_t *row)
 {
     static const char *const frameworks[] = {"mtl", "btl"};
