@@ -148,10 +148,9 @@ static bool has_ended(const opal_common_adaptib_parameter_t *row)
     return 0 == row->level;
 }
 
-/* The memory that Open MPI stores a row's value in; of an ended parameter, a text that nobody reads.
- * Open MPI frees a string's pointer after
- * components are closed. So a string has a cell of its own in this library, which is never
- * unloaded, and the core gets a copy of the string. A row may be registered again, after
+/* The memory that Open MPI stores a row's value in; of an ended parameter, a text that nobody
+ * reads. Open MPI frees a string's pointer after components are closed. So a string has a cell of
+ * its own in this library, which is never unloaded, and the core gets a copy of the string. A row may be registered again, after
  * MPI_T_finalize for example, and then has the same cell. */
 static void *var_storage(const opal_common_adaptib_parameter_t *row)
 {
