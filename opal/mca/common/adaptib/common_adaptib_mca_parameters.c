@@ -150,8 +150,8 @@ static bool has_ended(const opal_common_adaptib_parameter_t *row)
 
 /* The memory that Open MPI stores a row's value in; of an ended parameter, a text that nobody
  * reads. Open MPI frees a string's pointer after components are closed. So a string has a cell of
- * its own in this library, which is never unloaded, and the core gets a copy of the string. A row may be registered again, after
- * MPI_T_finalize for example, and then has the same cell. */
+ * its own in this library, which is never unloaded, and the core gets a copy of the string. A row
+ * may be registered again, after MPI_T_finalize for example, and then has the same cell. */
 static void *var_storage(const opal_common_adaptib_parameter_t *row)
 {
     enum {
@@ -195,10 +195,10 @@ static int register_ended(const opal_common_adaptib_parameter_t *row)
     int index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
 
     if (index < 0) {
-        index = mca_base_var_register("opal", "opal_common", "adaptib", row->name, row->help,
-                                      MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_INTERNAL,
-                                      OPAL_INFO_LVL_9, MCA_BASE_VAR_SCOPE_READONLY,
-                                      var_storage(row));
+        index =
+            mca_base_var_register("opal", "opal_common", "adaptib", row->name, row->help,
+                                  MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_INTERNAL,
+                                  OPAL_INFO_LVL_9, MCA_BASE_VAR_SCOPE_READONLY, var_storage(row));
     }
     if (index < 0) {
         return index;

@@ -231,9 +231,9 @@ constexpr std::array kTable{
         "mpi_assert_no_any_tag. Over the BTL, and so for one-sided operations, each thread has "
         "an endpoint. 0: the processors that the process may run on, but no more than 8, if MPI "
         "was initialized with MPI_THREAD_MULTIPLE, and 1 otherwise."},
-    opal_common_adaptib_parameter_t{
-        "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", kEnded,
-        "A block of packed data has 64 KiB."},
+    opal_common_adaptib_parameter_t{"block_bytes", kSize, &g_parameters.block_bytes, "65536",
+                                    "bytes", "1024..16777216", kEnded,
+                                    "A block of packed data has 64 KiB."},
     opal_common_adaptib_parameter_t{
         "block_depth", kInt, &g_parameters.block_depth, "4", "blocks", "1..64", kEnded,
         "Four blocks of a message are packed or under way at the same time."},

@@ -297,7 +297,7 @@ private:
         Nanoseconds posted{0};
         std::uint32_t tries = 0;
         std::uint32_t last = 0; // number of the last time that it was sent, among all sends
-        bool over = false; // acknowledged before an earlier one
+        bool over = false;      // acknowledged before an earlier one
     };
     Sent& at(std::uint32_t i) { return sent_[(first_ + i) % kWindow]; }
     const Sent& at(std::uint32_t i) const { return sent_[(first_ + i) % kWindow]; }
