@@ -21,9 +21,13 @@
 #include "common_adaptib_mca.h"
 #include "common_adaptib_mca_parts.h"
 
+enum {
+    ROWS = 128 /* of the table, at most */
+};
+
 /* The first value that did not parse; empty if all did. */
 static char refusal[OPAL_COMMON_ADAPTIB_MCA_TEXT];
-/* The text on the first ended parameter that is set; empty if none is. */
+/* On the ended parameters that are set and have not been told of; empty: none. */
 static char ended[OPAL_COMMON_ADAPTIB_MCA_TEXT];
 
 /* The text that the user typed, and where. */
@@ -31,6 +35,7 @@ typedef struct {
     const char *framework; /* the name's first part: opal_common, mtl or btl */
     const char *text;      /* NULL: the parameter is not set, or the text is unknown */
     const char *place;
+    const char *name; /* in a file; NULL: in the environment */
 } typed_t;
 
 static typed_t typed_value(const opal_common_adaptib_parameter_t *row, const char *framework,
@@ -38,7 +43,7 @@ static typed_t typed_value(const opal_common_adaptib_parameter_t *row, const cha
 {
     const char *const frameworks[] = {"opal_common", framework};
     const mca_base_var_t *var = NULL;
-    typed_t typed = {framework, NULL, "the environment or the command line"};
+    typed_t typed = {framework, NULL, "the environment or the command line", NULL};
 
     for (size_t i = 0; i < sizeof(frameworks) / sizeof(frameworks[0]); ++i) {
         char name[128];
@@ -56,6 +61,7 @@ static typed_t typed_value(const opal_common_adaptib_parameter_t *row, const cha
         const mca_base_var_file_value_t *value = var->mbv_file_value;
         typed.text = value->mbvfv_value;
         typed.place = value->mbvfv_file;
+        typed.name = value->mbvfv_var;
     }
     return typed;
 }
@@ -154,17 +160,14 @@ static bool has_ended(const opal_common_adaptib_parameter_t *row)
  * may be registered again, after MPI_T_finalize for example, and then has the same cell. */
 static void *var_storage(const opal_common_adaptib_parameter_t *row)
 {
-    enum {
-        CELLS = 128
-    };
-    static char *cells[CELLS];
+    static char *cells[ROWS];
     size_t count = 0;
     const size_t number = (size_t) (row - opal_common_adaptib_parameters(&count));
 
     if (OPAL_COMMON_ADAPTIB_TYPE_STRING != row->type && !has_ended(row)) {
         return row->storage;
     }
-    if (number >= CELLS) {
+    if (number >= ROWS) {
         return NULL;
     }
     cells[number] = (char *) row->default_text; /* Open MPI copies it */
@@ -185,35 +188,6 @@ static int register_row(const opal_common_adaptib_parameter_t *row)
                                  var_type(row->type), NULL, 0, 0,
                                  (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + row->level - 1),
                                  MCA_BASE_VAR_SCOPE_READONLY, storage);
-}
-
-/* A parameter that adaptib had once: if it is set, what takes its place is said. ompi_info does not
- * show it. */
-static int register_ended(const opal_common_adaptib_parameter_t *row)
-{
-    static const char *const frameworks[] = {"mtl", "btl"};
-    int index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
-
-    if (index < 0) {
-        index =
-            mca_base_var_register("opal", "opal_common", "adaptib", row->name, row->help,
-                                  MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_INTERNAL,
-                                  OPAL_INFO_LVL_9, MCA_BASE_VAR_SCOPE_READONLY, var_storage(row));
-    }
-    if (index < 0) {
-        return index;
-    }
-    for (int i = 0; i < 2; ++i) {
-        const typed_t typed = typed_value(row, frameworks[i], index);
-
-        if (NULL != typed.text && '\0' == ended[0]) {
-            snprintf(ended, sizeof(ended),
-                     "The parameter %s_adaptib_%s (from %s) has no effect any more. %s Leave it "
-                     "out.",
-                     typed.framework, row->name, typed.place, row->help);
-        }
-    }
-    return OPAL_SUCCESS;
 }
 
 static int copy_string(const opal_common_adaptib_parameter_t *row, int index)
@@ -292,6 +266,55 @@ static int register_parameter(const opal_common_adaptib_parameter_t *row)
     return OPAL_COMMON_ADAPTIB_TYPE_STRING == row->type ? copy_string(row, index) : OPAL_SUCCESS;
 }
 
+/* Adds what takes the place of an ended parameter that is set. Returns true if it is set. */
+static bool note_ended(const opal_common_adaptib_parameter_t *row, const char *framework, int index)
+{
+    const typed_t typed = typed_value(row, framework, index);
+    const size_t used = strlen(ended);
+    char name[128];
+
+    if (NULL == typed.text) {
+        return false;
+    }
+    snprintf(name, sizeof(name), "%s_adaptib_%s", typed.framework, row->name);
+    snprintf(ended + used, sizeof(ended) - used,
+             "%sThe parameter %s (from %s) has no effect any more. %s Leave it out.",
+             used > 0 ? " " : "", NULL != typed.name ? typed.name : name, typed.place, row->help);
+    return true;
+}
+
+/* A parameter that adaptib had once, in all its spellings: if one is set, what takes its place is
+ * said, once. ompi_info does not show it. */
+static int register_ended(const opal_common_adaptib_parameter_t *row)
+{
+    static const char *const frameworks[][2] = {{"ompi", "mtl"}, {"opal", "btl"}};
+    static bool noted[ROWS];
+    size_t count = 0;
+    const size_t number = (size_t) (row - opal_common_adaptib_parameters(&count));
+    int index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
+
+    if (index < 0) {
+        index =
+            mca_base_var_register("opal", "opal_common", "adaptib", row->name, row->help,
+                                  MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_INTERNAL,
+                                  OPAL_INFO_LVL_9, MCA_BASE_VAR_SCOPE_READONLY, var_storage(row));
+    }
+    for (int i = 0; index >= 0 && i < 2; ++i) {
+        const char *const project = frameworks[i][0];
+        const char *const framework = frameworks[i][1];
+
+        if (mca_base_var_find(project, framework, "adaptib", row->name) < 0) {
+            const int synonym = mca_base_var_register_synonym(
+                index, project, framework, "adaptib", row->name, MCA_BASE_VAR_SYN_FLAG_INTERNAL);
+            if (synonym < 0) {
+                return synonym;
+            }
+        }
+        noted[number] = noted[number] || note_ended(row, framework, index);
+    }
+    return index < 0 ? index : OPAL_SUCCESS;
+}
+
 bool opal_common_adaptib_mca_names(const char *selection, const char *component)
 {
     const size_t length = strlen(component);
@@ -333,7 +356,7 @@ bool opal_common_adaptib_mca_parameters_good(void)
     }
     if ('\0' != ended[0]) {
         opal_common_adaptib_mca_say(OPAL_COMMON_ADAPTIB_NOTICE, ended);
-        ended[0] = '\0'; /* both components ask */
+        ended[0] = '\0';
     }
     return true;
 }

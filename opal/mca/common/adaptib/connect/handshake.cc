@@ -372,7 +372,9 @@ void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
         peer.connection.activity.asks_itself = true;
         peer.connection.activity.preference = SharingPreference::shared;
         request(peer);
-        context_.events.report(peer, ConnectEvent::unconnected);
+        if (peer.interruption.active) { // what waits behind it does not wait for the new one
+            context_.events.report(peer, ConnectEvent::unconnected);
+        }
         return;
     }
     if (!peer.connection.shared) {

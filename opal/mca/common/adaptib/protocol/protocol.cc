@@ -44,10 +44,10 @@ void Protocol::end_lost_peers() {
 void Protocol::end_lost(Peer& peer) {
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
-    const bool waits =
-        peer.ending.disconnect_received
-            ? SendFlow::has_more_than_disconnects(peer)
-            : peer.has_waiting() || peer.flow.any_gathered() || peer.interruption.work_failed;
+    const bool waits = peer.ending.disconnect_received
+                           ? SendFlow::has_more_than_disconnects(peer)
+                           : peer.has_waiting() || !peer.ending.queued.empty() ||
+                                 peer.flow.any_gathered() || peer.interruption.work_failed;
     if (waits || active_.may_await(peer) || receives_.keeps_messages_of(peer) || is_awaited(peer)) {
         lost_.report(peer);
     }

@@ -7,7 +7,7 @@
 // All offsets except the heap's are constants; the header names the ring's and the heap's. The file
 // has its full size from the start; memory is committed piece by piece (segment.h, heap.h).
 // Writers: the owner writes everything, except: producer slots, ring records and the words
-// `reserve`, `committed`, `producers_end` and `asked_for` (peers), the word `memory` (peers whose
+// `reserve`, `committed` and `producers_end` (peers), the word `memory` (peers whose
 // rings grow add to it), the lock of the atomics (peers), blocks that peers map, rail words
 // (tools/adaptib_rails), the alive word and the closed bits of a dead owner (the process that
 // notices), bounce-slot answers (the peer that served the request).
