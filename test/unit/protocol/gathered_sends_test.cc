@@ -122,8 +122,15 @@ TEST_F(GatheredMessagesOfAPeer, ABufferIsFoundForOneRequest) {
     ASSERT_TRUE(send(kShort).ok());
     EXPECT_FALSE(complete);
     EXPECT_EQ(gathered(), 1u);
-    EXPECT_EQ(there.counters.frequent_gathered, 1u) << "it is looked for once";
     EXPECT_EQ(carry().size(), 2u);
+}
+
+TEST_F(GatheredMessagesOfAPeer, ABufferThatTheFastPathHasFoundIsNotLookedForAgain) {
+    EXPECT_FALSE(RingSends::try_isend(*peer, kEnvelope, data.data(), kShort));
+    ASSERT_TRUE(send(kShort).ok());
+    EXPECT_EQ(gathered(), 1u);
+    EXPECT_EQ(there.counters.frequent_gathered, 1u);
+    EXPECT_EQ(carry().size(), 1u);
 }
 
 TEST_F(GatheredMessagesOfAPeer, WhatCannotBeRegisteredIsCopied) {

@@ -229,12 +229,13 @@ void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     const bool shared = body.access_key != 0;
+    // One of its own has its place already, also while it is repaired; one that was shared has none.
+    const bool has_place = !peer.lanes.subchannels.empty() && !peer.connection.shared;
+    const bool may_have =
+        need.required || peer.interruption.repair.active || !parts_.limit.goes_behind(peer);
     const bool able =
-        shared
-            ? parts_.sharing.may_share(peer) && parts_.sharing.may_share_now(peer, need.awaited)
-            : (!peer.lanes.subchannels.empty() &&
-               (!peer.connection.shared || peer.interruption.repair.active)) ||
-                  (parts_.limit.has_room() && (need.required || !parts_.limit.goes_behind(peer)));
+        shared ? parts_.sharing.may_share(peer) && parts_.sharing.may_share_now(peer, need.awaited)
+               : has_place || (parts_.limit.has_room() && may_have);
     if (!able) {
         refuse(peer, body, need);
         return;
