@@ -174,8 +174,10 @@ static void *var_storage(const opal_common_adaptib_parameter_t *row)
     return &cells[number];
 }
 
+/* ompi_info does not show an ended parameter. */
 static int register_row(const opal_common_adaptib_parameter_t *row)
 {
+    const bool gone = has_ended(row);
     char help[OPAL_COMMON_ADAPTIB_MCA_TEXT];
     void *storage = var_storage(row);
 
@@ -184,10 +186,12 @@ static int register_row(const opal_common_adaptib_parameter_t *row)
     }
     snprintf(help, sizeof(help), "%s%s%s (default: %s, range: %s)", row->help,
              '\0' != row->unit[0] ? " Unit: " : "", row->unit, row->default_text, row->range);
-    return mca_base_var_register("opal", "opal_common", "adaptib", row->name, help,
-                                 var_type(row->type), NULL, 0, 0,
-                                 (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + row->level - 1),
-                                 MCA_BASE_VAR_SCOPE_READONLY, storage);
+    return mca_base_var_register(
+        "opal", "opal_common", "adaptib", row->name, help,
+        gone ? MCA_BASE_VAR_TYPE_STRING : var_type(row->type), NULL, 0,
+        gone ? MCA_BASE_VAR_FLAG_INTERNAL : 0,
+        gone ? OPAL_INFO_LVL_9 : (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + row->level - 1),
+        MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
 static int copy_string(const opal_common_adaptib_parameter_t *row, int index)
@@ -220,18 +224,44 @@ static bool has_synonym(const opal_common_adaptib_parameter_t *row, const char *
     return 0 != strcmp("btl", framework) || 0 != strcmp("eager_limit", row->name);
 }
 
+/* Adds what takes the place of an ended parameter that is set, once. */
+static void note_ended(const opal_common_adaptib_parameter_t *row, const char *framework, int index)
+{
+    static bool noted[ROWS];
+    size_t count = 0;
+    bool *said = &noted[row - opal_common_adaptib_parameters(&count)];
+    const typed_t typed = typed_value(row, framework, index);
+    const size_t used = strlen(ended);
+    char name[128];
+
+    if (NULL == typed.text || *said) {
+        return;
+    }
+    *said = true;
+    snprintf(name, sizeof(name), "%s_adaptib_%s", typed.framework, row->name);
+    snprintf(ended + used, sizeof(ended) - used,
+             "%sThe parameter %s (from %s) has no effect any more. %s Leave it out.",
+             used > 0 ? " " : "", NULL != typed.name ? typed.name : name, typed.place, row->help);
+}
+
 static int register_synonym(const opal_common_adaptib_parameter_t *row, const char *project,
                             const char *framework, int index, bool refused)
 {
     int synonym = mca_base_var_find(project, framework, "adaptib", row->name);
 
     if (synonym < 0) {
-        synonym = mca_base_var_register_synonym(index, project, framework, "adaptib", row->name, 0);
+        synonym =
+            mca_base_var_register_synonym(index, project, framework, "adaptib", row->name,
+                                          has_ended(row) ? MCA_BASE_VAR_SYN_FLAG_INTERNAL : 0);
     }
     if (synonym < 0 && OPAL_ERR_VALUE_OUT_OF_BOUNDS != synonym) {
         return synonym;
     }
-    check_typed(row, framework, index, refused || synonym < 0);
+    if (has_ended(row)) {
+        note_ended(row, framework, index);
+    } else {
+        check_typed(row, framework, index, refused || synonym < 0);
+    }
     return OPAL_SUCCESS;
 }
 
@@ -263,56 +293,8 @@ static int register_parameter(const opal_common_adaptib_parameter_t *row)
     if (index < 0) {
         return index;
     }
-    return OPAL_COMMON_ADAPTIB_TYPE_STRING == row->type ? copy_string(row, index) : OPAL_SUCCESS;
-}
-
-/* Adds what takes the place of an ended parameter that is set. Returns true if it is set. */
-static bool note_ended(const opal_common_adaptib_parameter_t *row, const char *framework, int index)
-{
-    const typed_t typed = typed_value(row, framework, index);
-    const size_t used = strlen(ended);
-    char name[128];
-
-    if (NULL == typed.text) {
-        return false;
-    }
-    snprintf(name, sizeof(name), "%s_adaptib_%s", typed.framework, row->name);
-    snprintf(ended + used, sizeof(ended) - used,
-             "%sThe parameter %s (from %s) has no effect any more. %s Leave it out.",
-             used > 0 ? " " : "", NULL != typed.name ? typed.name : name, typed.place, row->help);
-    return true;
-}
-
-/* A parameter that adaptib had once, in all its spellings: if one is set, what takes its place is
- * said, once. ompi_info does not show it. */
-static int register_ended(const opal_common_adaptib_parameter_t *row)
-{
-    static const char *const frameworks[][2] = {{"ompi", "mtl"}, {"opal", "btl"}};
-    static bool noted[ROWS];
-    size_t count = 0;
-    const size_t number = (size_t) (row - opal_common_adaptib_parameters(&count));
-    int index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
-
-    if (index < 0) {
-        index =
-            mca_base_var_register("opal", "opal_common", "adaptib", row->name, row->help,
-                                  MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_INTERNAL,
-                                  OPAL_INFO_LVL_9, MCA_BASE_VAR_SCOPE_READONLY, var_storage(row));
-    }
-    for (int i = 0; index >= 0 && i < 2; ++i) {
-        const char *const project = frameworks[i][0];
-        const char *const framework = frameworks[i][1];
-
-        if (mca_base_var_find(project, framework, "adaptib", row->name) < 0) {
-            const int synonym = mca_base_var_register_synonym(
-                index, project, framework, "adaptib", row->name, MCA_BASE_VAR_SYN_FLAG_INTERNAL);
-            if (synonym < 0) {
-                return synonym;
-            }
-        }
-        noted[number] = noted[number] || note_ended(row, framework, index);
-    }
-    return index < 0 ? index : OPAL_SUCCESS;
+    return OPAL_COMMON_ADAPTIB_TYPE_STRING == row->type && !has_ended(row) ? copy_string(row, index)
+                                                                           : OPAL_SUCCESS;
 }
 
 bool opal_common_adaptib_mca_names(const char *selection, const char *component)
@@ -400,8 +382,7 @@ int opal_common_adaptib_mca_register(const mca_base_component_t *component)
 
     opal_common_adaptib_mca_see_session();
     for (size_t i = 0; i < count; ++i) {
-        rc = has_ended(&parameters[i]) ? register_ended(&parameters[i])
-                                       : register_parameter(&parameters[i]);
+        rc = register_parameter(&parameters[i]);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }

@@ -229,7 +229,7 @@ void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     const bool shared = body.access_key != 0;
-    // One of its own has its place already, also while it is repaired; one that was shared has none.
+    // One of its own has its place already, also while it is repaired; a shared one has none.
     const bool has_place = !peer.lanes.subchannels.empty() && !peer.connection.shared;
     const bool may_have =
         need.required || peer.interruption.repair.active || !parts_.limit.goes_behind(peer);

@@ -15,8 +15,8 @@
 
 namespace adaptib {
 
-// What Rail::create_ah returns while the handle is being made elsewhere, or the peer is coming up:
-// it is going to be there soon.
+// What Rail::create_ah returns while the handle is being made elsewhere: it is going to be there
+// soon.
 constexpr Status kNotYet = Status::again(Reason::not_connected);
 // Status while the address does not answer; that may pass.
 constexpr Status kUnanswered = Status::again(Reason::unreachable);

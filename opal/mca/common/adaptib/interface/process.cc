@@ -252,8 +252,7 @@ void Process::publish() {
     address_ = encode_record(addresses);
 }
 
-// If not all can be opened, begins again with fewer, which then have their part of
-// the limits.
+// If not all can be opened, begins again with fewer, which then have their part of the limits.
 int Process::open_endpoints(std::uint32_t wanted) {
     for (std::uint32_t of = wanted;;) {
         int code = OPAL_COMMON_ADAPTIB_SUCCESS;

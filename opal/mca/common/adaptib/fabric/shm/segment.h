@@ -65,7 +65,6 @@ public:
     }
     std::uint64_t cookie() const { return cookie_; }
     std::uint64_t host() const { return host_; }
-    DescriptorServer* server() { return server_.get(); } // null: the system refuses one
     WireAddress wire_address(std::uint32_t rail) const;
     RailAddress address(std::uint32_t rail) const;
 
