@@ -101,10 +101,10 @@ uint32_t opal_common_adaptib_endpoint_index(opal_common_adaptib_core_t* core) no
 }
 
 void opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t* core) noexcept {
-    for (opal_common_adaptib_core* const endpoint : core->process.all()) {
+    for (const auto& endpoint : core->process.all()) {
         CompletedList completed;
         {
-            const Guard guard(endpoint);
+            const Guard guard(endpoint.get());
             endpoint->inside = true;
             endpoint->core->quiesce_messages(Process::kFlushLimit);
             endpoint->inside = false;
@@ -146,7 +146,7 @@ void opal_common_adaptib_core_carries(opal_common_adaptib_core_t* core, const ch
 
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
-    for (opal_common_adaptib_core* const endpoint : core->process.all()) {
+    for (const auto& endpoint : core->process.all()) {
         endpoint->protocol->memory().forget(base, bytes);
     }
 }
@@ -191,7 +191,7 @@ int adaptib::report_completed(CompletedList& list) {
 opal_common_adaptib_core& adaptib::endpoint_of(const TaggedReceives& receives) {
     const auto endpoints = g_process->all();
     return **std::find_if(endpoints.begin(), endpoints.end(),
-                          [&](const opal_common_adaptib_core* each) {
+                          [&](const std::unique_ptr<opal_common_adaptib_core>& each) {
                               return &each->protocol->receives() == &receives;
                           });
 }
@@ -242,9 +242,8 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
 
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
                                        uint32_t count) noexcept {
-    for (std::uint32_t index = 0; index < core->process.endpoints(); ++index) {
-        opal_common_adaptib_core* const endpoint = core->process.endpoint(index);
-        const Guard guard(endpoint);
+    for (const auto& endpoint : core->process.all()) {
+        const Guard guard(endpoint.get());
         endpoint->core->expect(count);
         endpoint->core->startup().begin(rank, count, core->process.endpoints());
     }
@@ -317,8 +316,8 @@ void replace_user_data(opal_common_adaptib_core* core, std::uint64_t process, vo
 void opal_common_adaptib_process_set_user_data(opal_common_adaptib_core_t* core, uint64_t name,
                                                void* what) noexcept {
     if (core->process.user_data().exchange(process_of(name), what) != nullptr) {
-        for (opal_common_adaptib_core* const endpoint : core->process.all()) {
-            replace_user_data(endpoint, process_of(name), what);
+        for (const auto& endpoint : core->process.all()) {
+            replace_user_data(endpoint.get(), process_of(name), what);
         }
     }
 }

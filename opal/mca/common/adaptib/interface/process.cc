@@ -246,7 +246,7 @@ int Process::open() {
 
 void Process::publish() {
     std::vector<AddressBlob> addresses;
-    for (const opal_common_adaptib_core* const endpoint : all()) {
+    for (const auto& endpoint : all()) {
         addresses.push_back(endpoint->core->address());
     }
     address_ = encode_record(addresses);
@@ -263,7 +263,6 @@ int Process::open_endpoints(std::uint32_t wanted) {
             return code;
         }
         of = std::bit_floor(endpoints());
-        all_.clear();
         endpoints_.clear();
         for (std::uint32_t vain = 0; vain < wanted; ++vain) {
             endpoint_counters(vain) = {};
@@ -285,7 +284,6 @@ int Process::add_endpoint(std::uint32_t of) {
         report(OPAL_COMMON_ADAPTIB_FAILURE, text);
         return code;
     }
-    all_.push_back(made.get());
     endpoints_.push_back(std::move(made));
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
@@ -293,14 +291,14 @@ int Process::add_endpoint(std::uint32_t of) {
 void Process::use_accelerators(const opal_common_adaptib_accelerators_t* accelerators) {
     const bool wanted =
         std::string_view(process_parameters().registration.accelerator_memory) == "registered";
-    for (opal_common_adaptib_core* const endpoint : all()) {
-        const Guard guard(endpoint);
+    for (const auto& endpoint : all()) {
+        const Guard guard(endpoint.get());
         endpoint->protocol->memory().use_accelerators(wanted ? accelerators : nullptr);
     }
 }
 
 void Process::note_ended(std::uint64_t name) {
-    for (opal_common_adaptib_core* const endpoint : all()) {
+    for (const auto& endpoint : all()) {
         tell_ended(*endpoint, name);
     }
 }
@@ -382,9 +380,9 @@ void Process::end() {
     std::vector<std::string> texts;
     std::vector<PeerTraffic> peers;
     std::vector<EndpointHistory> histories;
-    for (opal_common_adaptib_core* const endpoint : all()) {
+    for (const auto& endpoint : all()) {
         {
-            const Guard guard(endpoint);
+            const Guard guard(endpoint.get());
             endpoint->core->leave(kFlushLimit);
         }
         report_completed(endpoint->protocol->completed());
@@ -411,7 +409,7 @@ void Process::end() {
 
 void Process::write_trace() const {
     std::vector<std::vector<std::string>> rails(endpoints());
-    for (const opal_common_adaptib_core* const endpoint : all()) {
+    for (const auto& endpoint : all()) {
         rails[endpoint->index] = rail_names(*endpoint);
     }
     trace_.write(rails);
@@ -444,13 +442,13 @@ int Process::progress() {
     Watcher& watcher = t_watcher;
     int events = 0;
     ++watcher.passes;
-    for (opal_common_adaptib_core* const endpoint : all()) {
+    for (const auto& endpoint : all()) {
         if (!endpoint->lock.is_mine()) {
             continue;
         }
         if (endpoint->wants_progress.load(std::memory_order_relaxed) ||
             (watcher.passes + endpoint->index) % kPollQuiet == 0) {
-            events += progress_with_lock(endpoint, Polled::own);
+            events += progress_with_lock(endpoint.get(), Polled::own);
         } else { // the thread looks after it
             endpoint->passes.store(endpoint->passes.load(std::memory_order_relaxed) + 1,
                                    std::memory_order_relaxed);
@@ -461,13 +459,13 @@ int Process::progress() {
         return events;
     }
     say_pending();
-    for (opal_common_adaptib_core* const endpoint : all()) {
+    for (const auto& endpoint : all()) {
         if (endpoint->lock.is_mine()) {
             continue;
         }
         std::uint32_t& seen = watcher.seen[endpoint->index];
         if (seen == endpoint->passes.load(std::memory_order_relaxed)) {
-            events += progress_with_lock(endpoint, Polled::other);
+            events += progress_with_lock(endpoint.get(), Polled::other);
         }
         seen = endpoint->passes.load(std::memory_order_relaxed);
     }

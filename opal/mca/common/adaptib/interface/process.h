@@ -79,7 +79,7 @@ public:
 
     std::uint32_t endpoints() const { return static_cast<std::uint32_t>(endpoints_.size()); }
     opal_common_adaptib_core* endpoint(std::uint32_t index) { return endpoints_[index].get(); }
-    std::span<opal_common_adaptib_core* const> all() const { return all_; }
+    std::span<const std::unique_ptr<opal_common_adaptib_core>> all() const { return endpoints_; }
     // Tells the endpoints that the process of that name has ended.
     void note_ended(std::uint64_t name);
     const AddressBlob& address() const { return address_; } // to publish
@@ -129,7 +129,6 @@ private:
     AddressBlob address_;
     std::string setup_; // empty: nothing was to be carried
     std::vector<std::unique_ptr<opal_common_adaptib_core>> endpoints_; // constant once open
-    std::vector<opal_common_adaptib_core*> all_;                       // the same
     std::mutex watching_;                                              // of the next one
     std::optional<bool> watches_memory_; // none: has not been asked yet
     std::mutex mutex_;                   // of pending_ and setup_

@@ -241,15 +241,15 @@ int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
 }
 
 void opal_common_adaptib_end_context(opal_common_adaptib_core_t* core, uint32_t context) noexcept {
-    for (opal_common_adaptib_core* const endpoint : core->process.all()) {
-        const Guard guard(endpoint);
+    for (const auto& endpoint : core->process.all()) {
+        const Guard guard(endpoint.get());
         if (!endpoint->inside) {
             endpoint->inside = true;
             endpoint->core->take_arrived(kTakeArrived);
             endpoint->inside = false;
         }
         endpoint->protocol->receives().end_context(context);
-        report_ended(endpoint);
+        report_ended(endpoint.get());
     }
 }
 
