@@ -59,7 +59,9 @@ public:
     void start() {
         for (std::size_t i = 0; i < kMessages; ++i) {
             for (const std::size_t from : {std::size_t{0}, std::size_t{1}}) {
-                post(from, kSizes[random_.below(kSizes.size())], random_.below(4) == 0);
+                const std::size_t bytes = kSizes[random_.below(kSizes.size())];
+                const bool strided = random_.below(4) == 0;
+                post(from, bytes, strided);
                 if (random_.below(3) == 0) {
                     world->progress();
                 }
@@ -149,6 +151,7 @@ public:
     // and node 1 notices.
     void expect_ends(const std::string& why) {
         run([this] { return all_done() || (lost(0) && left(0) == 0); });
+        world->progress(); // a pass reports what the one before it has lost
         if (all_done() && !lost(0)) {
             check_payloads();
             return;
