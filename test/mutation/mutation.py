@@ -10,6 +10,7 @@ README.md says how. Steps, each of which keeps its result in build/mutation/ (th
   mutation.py report                           prints the score, and the mutants that live
   mutation.py canaries [--torture SEEDS] [--open]  builds with the canaries, and has torture find
                                                each but those that are open, or these, too
+  mutation.py places                           checks that each canary names one place of the core
 """
 
 import argparse
@@ -416,10 +417,14 @@ def report(_):
               f"    {one_line(mutant['old'])} | {one_line(mutant['new'])}")
 
 
+def places(_):
+    print(f"{len(read_canaries())} canaries, each in its place")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("build", "reach", "run", "report", "canaries"))
+    parser.add_argument("step", choices=("build", "reach", "run", "report", "canaries", "places"))
     parser.add_argument("--mutants", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
@@ -431,7 +436,7 @@ def main():
     options = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
     {"build": build, "reach": reach, "run": run, "report": report,
-     "canaries": canaries}[options.step](options)
+     "canaries": canaries, "places": places}[options.step](options)
 
 
 if __name__ == "__main__":

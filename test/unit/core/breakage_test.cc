@@ -560,9 +560,10 @@ TEST(Breakage, OperationsThatWereQueuedFailTogether) {
         ASSERT_FALSE(complete);
     }
     plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .reason = Reason::bad_argument});
-    protocol.disconnects().keep(*peer);
-    EXPECT_EQ(peer->session.state, ConnectState::failed);
+    protocol.keep(*peer);
+    world.progress(0); // asks for the connection
     world.progress(0);
+    EXPECT_EQ(peer->session.state, ConnectState::failed);
     for (const TestRequest& put : puts) {
         EXPECT_TRUE(put.done);
         EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);

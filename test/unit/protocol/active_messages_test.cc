@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
-#include "unit/protocol/losses.h"
+#include "unit/protocol/held_flow.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -32,10 +32,7 @@ struct Heard {
     Payload payload;
 };
 
-class Active : public testing::Test,
-               SendFlowListener,
-               BackPressureListener,
-               ActiveMessagesListener {
+class Active : public testing::Test {
 protected:
     Active() {
         peer->session.state = ConnectState::open;
@@ -115,34 +112,20 @@ protected:
     std::unique_ptr<Peer> peer = there.peer(9);
     std::unique_ptr<Peer> from = there.peer(8); // the sender, as the receiver sees it
     BlockPool pool;
-    SendFlow flow{pool, losses.peers, there.counters, *this};
-    BackPressure back_pressure{kUnexpectedMost, *this};
-    EagerTuning tuning{there.clock, 0, there.counters};
     Completions completions;
     Losses losses{there.counters};
-    ActiveMessages sender{kMost,       flow,         back_pressure,  tuning,
-                          completions, losses.peers, there.counters, *this};
-    ActiveMessages receiver{kMost,       flow,         back_pressure,  tuning,
-                            completions, losses.peers, there.counters, *this};
+    NoSender no;
+    SendFlow flow{
+        0, {no, sender, no}, pool, completions, losses.events, losses.peers, there.counters};
+    BackPressure back_pressure{kUnexpectedMost, flow, there.counters};
+    EagerTuning tuning{there.clock, 0, there.counters};
+    ActiveMessages sender{kMost,       flow,         back_pressure, tuning,
+                          completions, losses.peers, there.counters};
+    ActiveMessages receiver{kMost,       flow,         back_pressure, tuning,
+                            completions, losses.peers, there.counters};
     const Payload none = Payload(kCapacity);
     std::vector<std::unique_ptr<UserRequest>> requests;
     std::vector<Heard> heard;
-    int counted = 0; // messages to a peer without a connection
-    std::vector<Allowance> allowed;
-
-private:
-    bool send_pending(PendingSend& send) override {
-        return sender.transmit(static_cast<SendRequest&>(send));
-    }
-    void on_send_lost(SendRequest& request) override {
-        completions.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-    }
-    void on_flushed(Peer&) override {}
-    bool leaves(Peer&) override { return false; }
-    void want_repair(Peer&) override {}
-    void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
-    Allowance least_for(const Peer&) const override { return Allowance::nothing; }
-    void note_sent(Peer&) override { ++counted; }
 };
 
 TEST_F(Active, TwoPiecesGoIntoTheRingAsOneMessage) {
@@ -198,7 +181,7 @@ TEST_F(Active, WithRoomASendEndsWithinTheCall) {
     EXPECT_EQ(heard[0].tag, 5);
     EXPECT_EQ(heard[0].payload, payload);
     EXPECT_EQ(heard[1].payload, other);
-    EXPECT_EQ(counted, 0);
+    EXPECT_EQ(peer->flow.messages_sent, 0u);
 }
 
 TEST_F(Active, WithoutRoomSendsWaitInTheirOrder) {
@@ -206,10 +189,10 @@ TEST_F(Active, WithoutRoomSendsWaitInTheirOrder) {
     const Payload payload = payload_of(5, 500);
     EXPECT_FALSE(send(2, payload));
     EXPECT_FALSE(send(3, payload));
-    EXPECT_EQ(flow.retry(), 0u);
+    EXPECT_EQ(flow.retry().size(), 0u);
     EXPECT_EQ(ended(), nullptr);
     take();
-    EXPECT_EQ(flow.retry(), 1u);
+    EXPECT_EQ(flow.retry().size(), 1u);
     EXPECT_EQ(ended(), requests[0].get());
     EXPECT_EQ(ended(), requests[1].get());
     take();
@@ -275,12 +258,20 @@ TEST_F(Active, AMessageBeyondTheLongestIsRefused) {
 }
 
 TEST_F(Active, DuringADisconnectSendsAreHeldAndPeersMaySendAgain) {
-    back_pressure.on_kept(*from, 2 * kUnexpectedMost);
-    ASSERT_EQ(allowed, std::vector<Allowance>{Allowance::nothing});
+    const auto told = [this] {
+        std::vector<Allowance> allowances;
+        for (const HeldMessage& each : take_held(pool, *from)) {
+            allowances.push_back(static_cast<Allowance>(each.flags));
+        }
+        return allowances;
+    };
+    flow.interrupt(*from);
+    back_pressure.on_kept(*from, 2 * kUnexpectedMost, [] { return Allowance::nothing; });
+    ASSERT_EQ(told(), std::vector<Allowance>{Allowance::nothing});
     peer->session.disconnect_sent = true;
     EXPECT_FALSE(send(3, none));
     EXPECT_EQ(flow.queued(), 1u);
-    EXPECT_EQ(allowed.back(), Allowance::all) << "a send of this process waits";
+    EXPECT_EQ(told(), std::vector<Allowance>{Allowance::all}) << "a send of this process waits";
     peer->session.disconnect_sent = false;
     flow.send_queued(*peer);
     EXPECT_EQ(ended(), requests[0].get());
@@ -317,7 +308,8 @@ TEST_F(Active, MessagesToAPeerWithoutAConnectionAreCounted) {
     peer->session.state = ConnectState::idle;
     EXPECT_TRUE(send(1, none));
     EXPECT_TRUE(send(1, Payload(2 * kCapacity)));
-    EXPECT_EQ(counted, 3) << "each part counts";
+    EXPECT_EQ(peer->flow.messages_sent, 3u) << "each part counts";
+    EXPECT_TRUE(losses.events.any(PeerEvent::want_connection));
 }
 
 TEST_F(Active, WithoutAHandlerAMessageIsABadPacket) {

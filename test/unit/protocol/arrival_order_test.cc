@@ -22,7 +22,7 @@ namespace {
 
 using Numbers = std::vector<std::uint32_t>;
 
-class Arrivals : public testing::Test, ArrivalOrderListener {
+class Arrivals : public testing::Test {
 protected:
     ~Arrivals() override {
         order.forget(*peer);
@@ -42,8 +42,15 @@ protected:
             return;
         }
         ArrivalOrder::begin_turn(*peer);
-        dispatch(*peer, header, body);
-        order.end_turn(*peer);
+        handle(header, body);
+        run_early();
+    }
+    // Handles the kept messages whose turn it is.
+    void run_early() {
+        while (EarlyMessage* const message = ArrivalOrder::take_next(*peer)) {
+            handle(message->header, message->body());
+            order.release(*peer, *message);
+        }
     }
     static Numbers up_to(std::uint32_t count) {
         Numbers numbers(count);
@@ -55,14 +62,13 @@ protected:
     std::unique_ptr<Peer> peer = there.peer(9);
     BlockPool pool;
     Losses losses{there.counters};
-    ArrivalOrder order{pool, losses.peers, there.counters, *this};
+    ArrivalOrder order{pool, losses.peers, there.counters};
     Numbers handled;
     std::function<void(std::uint32_t)> on_handled = [](std::uint32_t) {};
 
 private:
-    void dispatch(Peer& of, const MessageHeader& header, const std::byte* body) override {
-        EXPECT_EQ(&of, peer.get());
-        EXPECT_EQ(of.in.next_receive, header.sequence + 1) << "its turn has begun";
+    void handle(const MessageHeader& header, const std::byte* body) {
+        EXPECT_EQ(peer->in.next_receive, header.sequence + 1) << "its turn has begun";
         std::uint32_t number = 0;
         std::memcpy(&number, body, sizeof number);
         EXPECT_EQ(number, header.sequence);
@@ -131,10 +137,10 @@ TEST_F(Arrivals, AfterTheDisconnectMessagesWaitForTheTeardown) {
     arrive(0); // once more: nothing may wait behind it
     EXPECT_EQ(there.counters.duplicates, 1u);
     EXPECT_EQ(handled, up_to(2)) << "the second one was the disconnect";
-    order.run_early(*peer);
+    run_early();
     EXPECT_EQ(handled, up_to(2));
     peer->in.teardown_pending = false;
-    order.run_early(*peer);
+    run_early();
     EXPECT_EQ(handled, up_to(5));
 }
 

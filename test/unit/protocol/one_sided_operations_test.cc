@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unit/messages.h"
-#include "unit/protocol/losses.h"
+#include "unit/protocol/held_flow.h"
 #include "unit/protocol/open_peer.h"
 #include "unit/protocol/two_ends.h"
 
@@ -25,54 +26,58 @@ constexpr Bytes kLength = 1000;
 constexpr std::uint32_t kAll = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE |
                                OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
 
-// The operations of one process, and the notices that they give.
-class Process final : TransferListener, OneSidedListener {
+// The operations of one process, and the messages that they send.
+class Process final {
 public:
     Process(RailList rails, RailRange fabric, const Clock& clock, Counters& counters,
             const ExposedMemory::Options& options = {0, kBlock})
-        : losses(counters), fabrics_{fabric},
+        : held(counters), fabrics_{fabric},
           memory(options, rails, fabrics_, counters, ignore_message),
-          operations({kSelf, true, kBlock, &clock},
-                     {rails, memory, pool_, engine, completions_, counters}, losses.peers,
-                     messages_into(failures), *this),
-          engine({&clock, Nanoseconds{0}, 10}, rails, counters, *this, operations) {}
+          engine({&clock, Nanoseconds{0}, 10}, rails, held.flow, held.losses.events, counters,
+                 messages_into(failures)),
+          rendezvous_({}, {held.flow, engine, memory, held.completions, held.losses.events},
+                      held.losses.peers, counters),
+          target_(memory.lent(), nullptr, rendezvous_, counters),
+          synchronous_(clock, kBlock, memory, counters, target_),
+          operations({kSelf, true, kBlock},
+                     {memory, held.pool, engine, synchronous_, held.flow, held.completions},
+                     held.losses.peers, counters, messages_into(failures)) {}
 
     // Returns the only request that has ended since the last call; null: none has.
-    UserRequest* ended() {
-        CompletedList& list = completions_.list();
-        return list.empty() ? nullptr : list.pop();
+    UserRequest* ended() { return held.ended(); }
+    // Returns the types of all messages to the peer.
+    std::vector<MessageType> sent(Peer& peer) {
+        for (const HeldMessage& each : held.take(peer)) {
+            sent_.push_back(each.type);
+            if (each.type == MessageType::region_query) {
+                query = read_body<RegionQueryBody>(each.body.data());
+            } else if (each.type == MessageType::region_keys) {
+                keys = read_body<RegionKeysBody>(each.body.data());
+            }
+        }
+        return sent_;
     }
 
     std::vector<std::string> failures;
-    std::vector<MessageType> sent;
-    RegionQueryBody query{}; // the last ...
+    RegionQueryBody query{}; // the last that sent() has found ...
     RegionKeysBody keys{};   // ... and the last answer
-    Losses losses;
-    bool long_messages = false;
+    HeldFlow held;
 
 private:
-    void want_connection(Peer&) override {}
-    void want_repair(Peer&) override {}
-    void on_control_lane(Peer&, std::uint32_t) override {}
-    bool long_messages_under_way() const override { return long_messages; }
-    void send_one_sided_message(Peer&, MessageType type, const void* body, std::size_t) override {
-        sent.push_back(type);
-        if (type == MessageType::region_query) {
-            query = read_body<RegionQueryBody>(static_cast<const std::byte*>(body));
-        } else if (type == MessageType::region_keys) {
-            keys = read_body<RegionKeysBody>(static_cast<const std::byte*>(body));
-        }
-    }
-    std::span<std::byte> data_of_send(const Peer&, std::uint64_t) const override { return {}; }
-
-    BlockPool pool_;
-    Completions completions_;
+    std::vector<MessageType> sent_;
     std::vector<RailRange> fabrics_;
 
 public:
     ExposedMemory memory;
-    OneSidedOperations operations;
     TransferEngine engine;
+
+private:
+    Rendezvous rendezvous_;
+    RmaTarget target_;
+    SynchronousRma synchronous_;
+
+public:
+    OneSidedOperations operations;
 };
 
 // An operation on memory that the target describes.
@@ -97,6 +102,7 @@ struct Operation {
 
 class OneSidedTest : public testing::Test, protected OpenPeer {
 protected:
+    OneSidedTest() { process.held.hold(*peer); }
     // Errors end no request.
     Status start() {
         return process.operations.start(*peer, put.what, nullptr, request, complete_now);
@@ -169,7 +175,7 @@ TEST_F(OneSidedTest, AnInvalidOperationIsRefused) {
 TEST_F(OneSidedTest, ALostPeerIsReported) {
     peer->session.state = ConnectState::failed;
     EXPECT_EQ(start(), Status::error(Reason::unreachable));
-    EXPECT_EQ(process.losses.reported.size(), 1u);
+    EXPECT_EQ(process.held.losses.reported.size(), 1u);
     expect_none_under_way();
 }
 
@@ -185,16 +191,11 @@ TEST_F(OneSidedTest, TheTargetMayRefuseTheOperation) {
     expect_none_under_way();
 }
 
-TEST_F(OneSidedTest, AnOperationThatWaitsLiesInItsRequest) {
+TEST_F(OneSidedTest, AnOperationThatFindsNoRoomWaits) {
     qp(0).room = qp(1).room = 0;
     ASSERT_TRUE(start().ok());
     EXPECT_EQ(process.operations.under_way(), 1u);
-    ASSERT_NE(peer->transfers.waiting, nullptr);
-    std::size_t shelved = 0;
-    peer->transfers.waiting->for_each([&](WaitingTransfer& each) {
-        shelved += each.shelved && &static_cast<ShelvedOneSided&>(each).user() == &request ? 1 : 0;
-    });
-    EXPECT_EQ(shelved, 1u);
+    EXPECT_TRUE(process.engine.any_waits());
     qp(0).room = qp(1).room = 8;
     process.engine.post_waiting();
     ASSERT_EQ(posted(), 1u);
@@ -202,6 +203,27 @@ TEST_F(OneSidedTest, AnOperationThatWaitsLiesInItsRequest) {
     EXPECT_EQ(process.ended(), &request);
     EXPECT_EQ(request.bytes, kLength);
     EXPECT_EQ(target[0], std::byte{1});
+    expect_none_under_way();
+}
+
+TEST_F(OneSidedTest, BeyondTheBoundTheCallerTriesAgain) {
+    qp(0).room = qp(1).room = 0;
+    std::vector<UserRequest> many(OneSidedOperations::kMostUnderWay);
+    for (UserRequest& each : many) {
+        ASSERT_TRUE(process.operations.start(*peer, put.what, nullptr, each, complete_now).ok());
+    }
+    EXPECT_EQ(start(), Status::error(Reason::no_memory));
+    qp(0).room = 1;
+    qp(1).room = 1;
+    process.engine.post_waiting();
+    execute();
+    EXPECT_EQ(process.ended(), &many[0]);
+    EXPECT_TRUE(start().ok());
+    peer->session.state = ConnectState::failed;
+    process.engine.fail_waiting(*peer);
+    for (std::size_t i = 1; i <= many.size(); ++i) {
+        EXPECT_NE(process.ended(), nullptr);
+    }
     expect_none_under_way();
 }
 
@@ -213,14 +235,6 @@ TEST_F(OneSidedTest, WithItsPeerAWaitingOperationFails) {
     EXPECT_EQ(process.ended(), &request);
     EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     expect_none_under_way();
-}
-
-TEST_F(OneSidedTest, AtTheEndAWaitingOperationIsForgotten) {
-    qp(0).room = qp(1).room = 0;
-    ASSERT_TRUE(start().ok());
-    process.operations.forget(*peer);
-    EXPECT_TRUE(peer->transfers.waiting->empty());
-    EXPECT_EQ(process.ended(), nullptr);
 }
 
 TEST_F(OneSidedTest, MemoryThatCannotBeRegisteredIsCopied) {
@@ -249,14 +263,22 @@ TEST_F(OneSidedTest, MemoryThatCannotBeRegisteredIsCopied) {
 
 TEST_F(OneSidedTest, WithoutABlockACopyWaitsForOthersOrIsRefused) {
     copy();
+    std::unique_ptr<StagingBlock> of_a_message;
+    ASSERT_TRUE(process.memory.staging(0).take(of_a_message).ok());
     first.has_memory = second.has_memory = false;
-    process.long_messages = true;
     EXPECT_EQ(start(), Status::error(Reason::no_memory));
     EXPECT_TRUE(process.failures.empty());
-    process.long_messages = false;
-    EXPECT_EQ(start(), Status::error(Reason::not_supported));
-    EXPECT_EQ(process.failures.size(), 1u);
+    process.memory.staging(0).give(std::move(of_a_message));
+    ASSERT_TRUE(start().ok());
+    execute();
+    EXPECT_EQ(process.ended(), &request);
     expect_none_under_way();
+
+    Process without{rails, {0, 2}, there.clock, there.counters};
+    EXPECT_EQ(without.operations.start(*peer, put.what, nullptr, request, complete_now),
+              Status::error(Reason::not_supported));
+    EXPECT_EQ(without.failures.size(), 1u);
+    EXPECT_EQ(without.operations.under_way(), 0u);
 }
 
 TEST_F(OneSidedTest, AnAtomicThatTheTargetExecutesIsAMessage) {
@@ -265,7 +287,7 @@ TEST_F(OneSidedTest, AnAtomicThatTheTargetExecutesIsAMessage) {
     put.what.bytes = 8;
     EXPECT_FALSE(process.operations.try_rma(*peer, put.what, nullptr));
     ASSERT_TRUE(start().ok());
-    EXPECT_EQ(process.sent, std::vector<MessageType>{MessageType::atomic});
+    EXPECT_EQ(process.sent(*peer), std::vector<MessageType>{MessageType::atomic});
     EXPECT_EQ(posted(), 0u);
     EXPECT_EQ(process.operations.atomics().under_way(), 1u);
     process.operations.atomics().fail(*peer);
@@ -279,7 +301,8 @@ protected:
     static constexpr std::uint32_t kOwnKey = 77;
 
     AskedTest() { put.remote.base += kLength; } // does not cover the operation
-    RegionKeysBody answer(std::uint32_t key_count) const {
+    RegionKeysBody answer(std::uint32_t key_count) {
+        process.sent(*peer);
         RegionKeysBody body{};
         body.id = process.query.id;
         body.key_count = key_count;
@@ -291,27 +314,27 @@ protected:
         EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
         EXPECT_EQ(process.failures.size(), 1u);
         expect_none_under_way();
-        EXPECT_EQ(process.operations.asking(), 0u);
+        EXPECT_EQ(process.engine.asking(), 0u);
     }
 };
 
 TEST_F(AskedTest, TheTargetsKeysCount) {
     ASSERT_TRUE(start().ok());
     EXPECT_FALSE(complete_now);
-    EXPECT_EQ(process.sent, std::vector<MessageType>{MessageType::region_query});
+    EXPECT_EQ(process.sent(*peer), std::vector<MessageType>{MessageType::region_query});
     EXPECT_EQ(process.query.address, put.what.remote_address);
     EXPECT_EQ(process.query.bytes, kLength);
     EXPECT_EQ(process.query.access, kRemoteWrite);
     EXPECT_EQ(posted(), 0u);
     EXPECT_EQ(process.operations.under_way(), 1u) << "a flush waits for it";
     std::size_t asked = 0;
-    process.operations.for_each_asked([&](const Peer& of) { asked += &of == peer.get() ? 1 : 0; });
+    process.engine.for_each_asked([&](const Peer& of) { asked += &of == peer.get() ? 1 : 0; });
     EXPECT_EQ(asked, 1u);
-    process.operations.on_region_keys(*peer, answer(2));
+    process.engine.on_region_keys(*peer, answer(2));
     ASSERT_EQ(posted(), 1u);
     EXPECT_EQ(qp(used()).taken[0].remote_key, kOwnKey);
     EXPECT_EQ(there.counters.keys_replaced, 2u);
-    process.operations.on_region_keys(*peer, answer(2));
+    process.engine.on_region_keys(*peer, answer(2));
     EXPECT_EQ(there.counters.bad_packets, 1u) << "answered already";
     execute();
     EXPECT_EQ(process.ended(), &request);
@@ -321,7 +344,7 @@ TEST_F(AskedTest, TheTargetsKeysCount) {
 
 TEST_F(AskedTest, WithoutSuchAWindowTheOperationIsRefused) {
     ASSERT_TRUE(start().ok());
-    process.operations.on_region_keys(*peer, answer(0));
+    process.engine.on_region_keys(*peer, answer(0));
     EXPECT_EQ(posted(), 0u);
     expect_refused();
 }
@@ -329,18 +352,18 @@ TEST_F(AskedTest, WithoutSuchAWindowTheOperationIsRefused) {
 TEST_F(AskedTest, ItEndsWithItsPeer) {
     ASSERT_TRUE(start().ok());
     peer->session.state = ConnectState::failed;
-    process.operations.fail_asking(*peer);
+    process.engine.fail_asking(*peer);
     EXPECT_EQ(process.ended(), &request);
     EXPECT_EQ(request.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     expect_none_under_way();
-    process.operations.on_region_keys(*peer, answer(2));
+    process.engine.on_region_keys(*peer, answer(2));
     EXPECT_EQ(there.counters.bad_packets, 1u);
 }
 
 TEST_F(AskedTest, NothingIsAskedDuringADisconnect) {
     peer->session.disconnect_sent = true;
     EXPECT_EQ(start(), Status::error(Reason::no_memory));
-    EXPECT_TRUE(process.sent.empty());
+    EXPECT_TRUE(process.sent(*peer).empty());
     expect_none_under_way();
 }
 
@@ -352,12 +375,12 @@ TEST_F(AskedTest, ARefusedOperationAsksOnce) {
     OpenPeer::complete(used(), WorkStatus::remote_access_error);
     EXPECT_EQ(process.ended(), nullptr);
     EXPECT_TRUE(process.failures.empty());
-    EXPECT_EQ(process.sent, std::vector<MessageType>{MessageType::region_query});
-    process.operations.on_region_keys(*peer, answer(2));
+    EXPECT_EQ(process.sent(*peer), std::vector<MessageType>{MessageType::region_query});
+    process.engine.on_region_keys(*peer, answer(2));
     ASSERT_EQ(posted(), 1u);
     EXPECT_EQ(qp(used()).taken[0].remote_key, kOwnKey);
     OpenPeer::complete(used(), WorkStatus::remote_access_error);
-    EXPECT_EQ(process.sent.size(), 1u);
+    EXPECT_EQ(process.sent(*peer).size(), 1u);
     expect_refused();
 }
 
@@ -370,13 +393,16 @@ TEST_F(AskedTest, TheTargetAnswersWithTheKeysOfTheWindow) {
     const auto base = reinterpret_cast<std::uintptr_t>(target.data());
     for (const Bytes bytes : {Bytes{1}, target.size(), target.size() + 1}) {
         process.operations.on_region_query(*peer, {5, base, bytes, kRemoteWrite, 0}, nullptr);
+        process.sent(*peer);
         EXPECT_EQ(process.keys.id, 5u);
         EXPECT_EQ(process.keys.key_count, bytes <= target.size() ? 2u : 0u);
     }
     process.operations.on_region_query(*peer, {5, base, 8, kRemoteWrite, 0}, nullptr);
+    process.sent(*peer);
     EXPECT_EQ(process.keys.keys[1], window.memory().remote_key(1));
     window.reset();
     process.operations.on_region_query(*peer, {5, base, 8, kRemoteWrite, 0}, nullptr);
+    process.sent(*peer);
     EXPECT_EQ(process.keys.key_count, 0u);
 }
 

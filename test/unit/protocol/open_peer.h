@@ -23,6 +23,7 @@ public:
 
     std::size_t room = 8;
     Status answer = kOk; // if there is room
+    Status key = kOk;    // of any range
     bool takes_inline = true;
     std::deque<SendWork> taken;
     std::deque<Gather> gathers; // of `taken`
@@ -44,6 +45,7 @@ private:
         return answer;
     }
     Status post_receive_impl(const ReceiveWork&) override { return kOk; }
+    Status find_key_impl(const RemoteRange&, std::uint32_t&) override { return key; }
 };
 
 // Lends the caller's memory, and its own.
@@ -51,6 +53,9 @@ class LendingRail final : public NullRail {
 public:
     LendingRail() { info_.max_message_bytes = kGiB; }
     void set_max_gather(std::uint32_t most) { info_.max_gather = most; }
+    void see_regions() {
+        info_.capabilities |= static_cast<std::uint32_t>(Capability::sees_regions);
+    }
     bool has_memory = true;
     const void* refused = nullptr; // memory that cannot be registered
 
@@ -70,6 +75,11 @@ private:
         if (refused != nullptr && address == refused) {
             return Status::error(Reason::locked_memory);
         }
+        out = std::make_unique<Region>(address, length);
+        return kOk;
+    }
+    Status register_file_impl(const FileRange&, void* address, Bytes length, std::uint32_t,
+                              std::unique_ptr<MemoryRegion>& out) override {
         out = std::make_unique<Region>(address, length);
         return kOk;
     }

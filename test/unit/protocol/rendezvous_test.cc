@@ -14,7 +14,7 @@
 
 #include "unit/channel/ring_pair.h"
 #include "unit/messages.h"
-#include "unit/protocol/losses.h"
+#include "unit/protocol/held_flow.h"
 #include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
@@ -29,12 +29,19 @@ constexpr std::uint64_t kTheirs = 0x10000; // address at the peer
 
 int never_packs(void*, std::size_t, void*, std::size_t*) { return -1; }
 
-class RendezvousTest : public testing::Test,
-                       protected OpenPeer,
-                       TransferListener,
-                       OperationListener,
-                       SendFlowListener,
-                       RendezvousListener {
+// The accelerator: data whose context is `at` lies 8 bytes behind it, in an allocation there.
+constexpr Bytes kAllocated = kLength + 8;
+
+bool locate(void* at, opal_common_adaptib_accelerator_place_t* place) {
+    *place = {static_cast<std::byte*>(at) + 8, at, kAllocated, 1};
+    return true;
+}
+bool exists(const opal_common_adaptib_accelerator_place_t*) { return true; }
+constexpr opal_common_adaptib_accelerators_t kAccelerators{locate, exists};
+
+bool export_nothing(void*, Bytes, ExportedMemory&) { return true; }
+
+class RendezvousTest : public testing::Test, protected OpenPeer, protected PendingSender {
 protected:
     struct Message {
         MessageHeader header;
@@ -47,6 +54,7 @@ protected:
         for (std::size_t i = 0; i < data.size(); ++i) {
             data[i] = static_cast<std::byte>(i * 7);
         }
+        send.user = &send_user;
         send.peer = peer.get();
         send.type = MessageType::rendezvous;
         send.data.base = data.data();
@@ -58,9 +66,9 @@ protected:
     }
 
     void use(bool put) {
-        rendezvous.emplace(Rendezvous::Options{put, kBlock, 2, messages_into(failures)}, flow,
-                           transfers, losses.peers, there.counters,
-                           static_cast<RendezvousListener&>(*this));
+        rendezvous.emplace(Rendezvous::Options{put, kBlock, 2, messages_into(failures)},
+                           Rendezvous::Parts{flow, transfers, memory, completions, losses.events},
+                           losses.peers, there.counters);
     }
     // Takes the messages that are in the ring.
     std::vector<Message> take() {
@@ -87,20 +95,38 @@ protected:
         return take<RendezvousBody>(MessageType::rendezvous);
     }
     // Receives a message of the peer.
-    ReceiveRequest& matched(SourceKind kind) {
+    void matched(SourceKind kind) {
         Data to{};
         to.base = data.data();
         to.bytes = kLength;
-        receive = std::make_unique<ReceiveRequest>(Envelope{}, to, peer.get());
+        ReceiveRequest& receive = make_receive(receive_user, Envelope{}, to, peer.get());
         RendezvousBody source{};
         source.bytes = kLength;
         source.send_id = kSendId;
         source.address = kTheirs;
         source.kind = kind;
         source.key_count = 2;
-        rendezvous->receive(*peer, source, *receive, kLength);
-        return *receive;
+        rendezvous->receive(*peer, source, receive, kLength);
     }
+    // Memory that is not allocated for it cannot be registered.
+    void register_nothing() { first.refused = data.data(); }
+    // Looks at the requests that have ended.
+    void look() {
+        while (!completions.list().empty()) {
+            const UserRequest* const user = completions.list().pop();
+            if (user == &send_user) {
+                ++sends_ended;
+                sends_failed += user->status == OPAL_COMMON_ADAPTIB_SUCCESS ? 0 : 1;
+            } else {
+                status = user->status;
+                bytes = user->bytes;
+            }
+        }
+    }
+    int sent() { return look(), sends_ended; }
+    int send_failed() { return look(), sends_failed; }
+    Bytes received() { return look(), bytes; }
+    int receive_status() { return look(), status; } // -1: none has ended
     // The peer sends the message in two fragments, full of that byte.
     void push(std::uint64_t receive_id, std::byte filled) {
         std::vector<std::byte> fragment(sizeof(FragmentBody) + kLength / 2, filled);
@@ -119,55 +145,32 @@ protected:
     std::vector<std::byte> data = std::vector<std::byte>(kLength);
     BlockPool pool;
     Losses losses{there.counters};
-    SendFlow flow{pool, losses.peers, there.counters, *this};
-    TransferEngine transfers{
-        {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
-    RegistrationCache registrations{rails, {0, 2}, kMiB, there.counters};
-    StagingPool blocks{rails, {0, 2}, kBlock, 4, registrations};
+    Completions completions;
+    NoSender none;
+    SendFlow flow{
+        0, {none, none, *this}, pool, completions, losses.events, losses.peers, there.counters};
+    TransferEngine transfers{{&there.clock, Nanoseconds{0}, 10},
+                             rails,
+                             flow,
+                             losses.events,
+                             there.counters,
+                             ignore_message};
+    std::vector<RailRange> fabrics{{0, 2}};
+    ExposedMemory memory{{0, kBlock}, rails, fabrics, there.counters, ignore_message};
     std::optional<Rendezvous> rendezvous;
+    UserRequest send_user{};
+    UserRequest receive_user{};
     SendRequest send;
-    std::unique_ptr<ReceiveRequest> receive;
     std::uint8_t flags = 0; // of the message that was taken last
-    bool can_register = true;
-    AcceleratorMemory::Use elsewhere; // of data that is not contiguous here
-    int sent = 0;
-    int send_failed = 0;
-    Bytes received = 0;
-    int receive_status = -1;
     std::vector<std::string> failures;
 
 private:
-    const Registration* registered(const Peer&, RegistrationCache::Use& own, void* address,
-                                   Bytes length, std::uint32_t access) override {
-        if (!can_register || !registrations.acquire(address, length, access, own).ok()) {
-            return nullptr;
-        }
-        return &own.registration();
-    }
-    AcceleratorMemory::Use on_accelerator(const Peer&, const Data&) override { return elsewhere; }
-    StagingPool& staging(const Peer&) override { return blocks; }
-    void on_sent(SendRequest&, bool failed) override {
-        ++sent;
-        send_failed += failed ? 1 : 0;
-    }
-    void on_received(ReceiveRequest&, Bytes, Bytes bytes, int failure) override {
-        received = bytes;
-        receive_status = failure;
-    }
-    void want_connection(Peer&) override {}
-    void want_repair(Peer&) override {}
-    bool send_pending(PendingSend& send_now) override {
-        return rendezvous->send_fragments(static_cast<SendTransfer::Fragments&>(send_now).transfer);
-    }
-    void on_send_lost(SendRequest&) override {}
-    void on_flushed(Peer&) override {}
-    bool leaves(Peer&) override { return false; }
-    void on_control_lane(Peer&, std::uint32_t) override {}
-    bool find_keys(Transfer&) override { return true; }
-    void refuse(Transfer&) override {}
-    void ask_for_keys(Transfer&) override {}
-    Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
-    void fail_shelved(Peer&, WaitingTransfer&) override {}
+    bool transmit(PendingSend& pending) override { return rendezvous->transmit(pending); }
+
+    int sends_ended = 0;
+    int sends_failed = 0;
+    Bytes bytes = 0;
+    int status = -1;
 };
 
 // -------------------------------------------------------------------------------------------------
@@ -182,8 +185,8 @@ TEST_F(RendezvousTest, ASendEndsWithTheReceiversFin) {
     EXPECT_EQ(body.key_count, 2u);
     EXPECT_EQ(rendezvous->sends(), 1u);
     rendezvous->on_finish(*peer, {body.send_id});
-    EXPECT_EQ(sent, 1);
-    EXPECT_EQ(send_failed, 0);
+    EXPECT_EQ(sent(), 1);
+    EXPECT_EQ(send_failed(), 0);
     EXPECT_EQ(rendezvous->sends(), 0u);
     rendezvous->on_finish(*peer, {body.send_id});
     EXPECT_EQ(bad(), 1u);
@@ -204,20 +207,27 @@ TEST_F(RendezvousTest, TheMemoryOfAMessageIsFound) {
 
 TEST_F(RendezvousTest, DataOnAnAcceleratorIsAnnouncedByItsAddressThere) {
     use(false);
-    auto registration = std::make_shared<Registration>();
-    ASSERT_TRUE(registration->make(rails, data.data(), kLength, kRemoteRead).ok());
-    elsewhere = {registration, data.data() + 8};
+    memory.accelerator(0).use_by(&kAccelerators, export_nothing);
     send.data.base = nullptr;
+    send.data.context = data.data();
     send.data.pack = never_packs;
     const RendezvousBody body = announced();
     EXPECT_EQ(body.kind, SourceKind::direct);
     EXPECT_EQ(body.address, reinterpret_cast<std::uintptr_t>(data.data() + 8));
     EXPECT_EQ(body.key_count, 2u);
-    elsewhere = {};
-    EXPECT_GT(registration.use_count(), 1) << "as long as the peer may read";
+    EXPECT_TRUE(rendezvous->data_of_send(*peer, body.send_id).empty()) << "not for a processor";
     rendezvous->on_finish(*peer, {body.send_id});
-    EXPECT_EQ(registration.use_count(), 1);
-    EXPECT_EQ(sent, 1);
+    EXPECT_EQ(sent(), 1);
+}
+
+TEST_F(RendezvousTest, TheDataOfAMessageIsKnownAsLongAsThePeerMayReadIt) {
+    use(false);
+    const std::uint64_t id = announced().send_id;
+    EXPECT_EQ(rendezvous->data_of_send(*peer, id).data(), data.data());
+    EXPECT_EQ(rendezvous->data_of_send(*peer, id).size(), kLength);
+    EXPECT_TRUE(rendezvous->data_of_send(*there.peer(10), id).empty()) << "not its message";
+    rendezvous->on_finish(*peer, {id});
+    EXPECT_TRUE(rendezvous->data_of_send(*peer, id).empty());
 }
 
 TEST_F(RendezvousTest, ClearedWithAnAddressTheSenderWritesAndSaysSo) {
@@ -237,7 +247,7 @@ TEST_F(RendezvousTest, ClearedWithAnAddressTheSenderWritesAndSaysSo) {
     const auto body = take<WrittenBody>(MessageType::written);
     EXPECT_EQ(body.receive_id, 5u);
     EXPECT_EQ(body.bytes, kLength);
-    EXPECT_EQ(sent, 1);
+    EXPECT_EQ(sent(), 1);
 }
 
 // The policy epc cuts what a caller waits for, and nothing else.
@@ -253,12 +263,12 @@ TEST_F(RendezvousTest, TheSenderWritesAsItsCallerSends) {
     rendezvous->on_clear_to_send(*peer, 0, clear);
     EXPECT_EQ(posted(), 1u);
     complete_all();
-    EXPECT_EQ(sent, 1);
+    EXPECT_EQ(sent(), 1);
 }
 
 TEST_F(RendezvousTest, DataThatCannotBeRegisteredIsPackedBlockByBlock) {
     use(false);
-    can_register = false;
+    register_nothing();
     const RendezvousBody body = announced();
     EXPECT_EQ(body.kind, SourceKind::packed);
     ClearBody clear{};
@@ -281,8 +291,8 @@ TEST_F(RendezvousTest, DataThatCannotBeRegisteredIsPackedBlockByBlock) {
         }
     }
     EXPECT_EQ(arrived, data);
-    EXPECT_EQ(sent, 1);
-    EXPECT_EQ(send_failed, 0);
+    EXPECT_EQ(sent(), 1);
+    EXPECT_EQ(send_failed(), 0);
 }
 
 TEST_F(RendezvousTest, AskedForFragmentsTheSenderSendsThemAsThereIsRoom) {
@@ -293,7 +303,7 @@ TEST_F(RendezvousTest, AskedForFragmentsTheSenderSendsThemAsThereIsRoom) {
     clear.wanted = kLength;
     rendezvous->on_clear_to_send(*peer, kClearPush, clear);
     std::vector<std::byte> arrived;
-    for (int pass = 0; pass < 100 && sent == 0; ++pass) {
+    for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
         flow.retry();
         for (const Message& each : take()) {
             ASSERT_EQ(each.header.type, MessageType::fragment);
@@ -304,7 +314,7 @@ TEST_F(RendezvousTest, AskedForFragmentsTheSenderSendsThemAsThereIsRoom) {
         }
     }
     EXPECT_EQ(arrived, data);
-    EXPECT_EQ(sent, 1);
+    EXPECT_EQ(sent(), 1);
 }
 
 TEST_F(RendezvousTest, ASenderWhosePackerFailsGivesUpAndSaysSo) {
@@ -320,7 +330,7 @@ TEST_F(RendezvousTest, ASenderWhosePackerFailsGivesUpAndSaysSo) {
     clear.block_bytes = kBlock;
     rendezvous->on_clear_to_send(*peer, 0, clear);
     EXPECT_EQ(take<WrittenBody>(MessageType::written).bytes, 0u);
-    EXPECT_EQ(send_failed, 1);
+    EXPECT_EQ(send_failed(), 1);
     EXPECT_EQ(failures.size(), 1u);
 }
 
@@ -334,11 +344,11 @@ TEST_F(RendezvousTest, TheReceiverReadsContiguousDataAndSaysSo) {
     EXPECT_EQ(qp(used()).taken[0].opcode, Opcode::read);
     EXPECT_EQ(qp(used()).taken[0].remote_address, kTheirs);
     EXPECT_EQ(qp(used()).gathers[0].address, data.data());
-    EXPECT_EQ(receive_status, -1);
+    EXPECT_EQ(receive_status(), -1);
     complete_all();
     EXPECT_EQ(take<IdBody>(MessageType::finish).id, kSendId);
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
-    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(received(), kLength);
     EXPECT_EQ(peer->transfers.users, 0u);
 }
 
@@ -350,7 +360,7 @@ TEST_F(RendezvousTest, WithPutTheReceiverNamesItsMemoryAndWaits) {
     EXPECT_EQ(clear.send_id, kSendId);
     EXPECT_EQ(clear.address, reinterpret_cast<std::uintptr_t>(data.data()));
     rendezvous->on_written(*peer, {clear.receive_id, kLength});
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_TRUE(take().empty()) << "the sender knows";
     rendezvous->on_written(*peer, {clear.receive_id, kLength});
     EXPECT_EQ(bad(), 1u);
@@ -358,7 +368,7 @@ TEST_F(RendezvousTest, WithPutTheReceiverNamesItsMemoryAndWaits) {
 
 TEST_F(RendezvousTest, WithoutARegistrationTheReceiverReadsByBlocks) {
     use(false);
-    can_register = false;
+    register_nothing();
     matched(SourceKind::direct);
     EXPECT_EQ(posted(), 2u) << "as many as may be under way";
     for (int blocks_read = 0; posted() > 0; ++blocks_read) {
@@ -367,7 +377,7 @@ TEST_F(RendezvousTest, WithoutARegistrationTheReceiverReadsByBlocks) {
         complete(used());
     }
     EXPECT_EQ(take<IdBody>(MessageType::finish).id, kSendId);
-    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(received(), kLength);
 }
 
 TEST_F(RendezvousTest, APackedSourceIsReadAsItsBlocksAreAnnounced) {
@@ -387,7 +397,7 @@ TEST_F(RendezvousTest, APackedSourceIsReadAsItsBlocksAreAnnounced) {
         complete(used());
         EXPECT_EQ(take<BlockDoneBody>(MessageType::block_done).send_id, kSendId);
     }
-    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(received(), kLength);
     EXPECT_EQ(bad(), 0u);
 }
 
@@ -395,6 +405,9 @@ TEST_F(RendezvousTest, WithoutAConnectionTheReceiverAsksForFragments) {
     use(false);
     peer->session.state = ConnectState::idle;
     matched(SourceKind::direct);
+    EXPECT_TRUE(take().empty()) << "one is wanted first";
+    EXPECT_EQ(losses.events.take(PeerEvent::want_connection), std::vector<Peer*>{peer.get()});
+    rendezvous->on_requested(*peer);
     const auto clear = take<ClearBody>(MessageType::clear_to_send);
     EXPECT_EQ(flags, kClearPush);
     const std::vector<std::byte> source(kLength, std::byte{9});
@@ -408,7 +421,7 @@ TEST_F(RendezvousTest, WithoutAConnectionTheReceiverAsksForFragments) {
         std::memcpy(fragment.data() + sizeof body, source.data(), kLength / 2);
         rendezvous->on_fragment(*peer, header, fragment.data());
     }
-    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(received(), kLength);
     EXPECT_EQ(data, source);
     rendezvous->on_fragment(*peer, header, fragment.data());
     EXPECT_EQ(bad(), 1u);
@@ -424,9 +437,9 @@ TEST_F(RendezvousTest, WhatCannotBeReadIsAskedForInFragments) {
     const auto clear = take<ClearBody>(MessageType::clear_to_send);
     EXPECT_EQ(flags, kClearPush);
     EXPECT_EQ(clear.wanted, kLength);
-    EXPECT_EQ(receive_status, -1);
+    EXPECT_EQ(receive_status(), -1);
     push(clear.receive_id, std::byte{9});
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_EQ(data, std::vector<std::byte>(kLength, std::byte{9}));
     EXPECT_EQ(peer->transfers.users, 0u);
     EXPECT_FALSE(peer->interruption.work_failed);
@@ -434,7 +447,7 @@ TEST_F(RendezvousTest, WhatCannotBeReadIsAskedForInFragments) {
 
 TEST_F(RendezvousTest, BlocksThatCannotBeReadAreAskedForInFragments) {
     use(false);
-    can_register = false;
+    register_nothing();
     matched(SourceKind::direct);
     ASSERT_EQ(posted(), 2u);
     complete(used());
@@ -446,7 +459,7 @@ TEST_F(RendezvousTest, BlocksThatCannotBeReadAreAskedForInFragments) {
     const auto clear = take<ClearBody>(MessageType::clear_to_send);
     EXPECT_EQ(flags, kClearPush);
     push(clear.receive_id, std::byte{8});
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_EQ(data, std::vector<std::byte>(kLength, std::byte{8}));
 }
 
@@ -471,7 +484,7 @@ TEST_F(RendezvousTest, ABlockThatCannotBeReadIntoTheBufferIsReadAside) {
         complete(used());
         EXPECT_EQ(take<BlockDoneBody>(MessageType::block_done).send_id, kSendId);
     }
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_EQ(data, std::vector<std::byte>(kLength, std::byte{7}));
 }
 
@@ -486,7 +499,7 @@ TEST_F(RendezvousTest, WhatCannotBeWrittenIsSentInFragments) {
     rendezvous->on_clear_to_send(*peer, 0, clear);
     complete(used(), WorkStatus::memory_fault);
     Bytes arrived = 0;
-    for (int pass = 0; pass < 100 && sent == 0; ++pass) {
+    for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
         flow.retry();
         for (const Message& each : take()) {
             ASSERT_EQ(each.header.type, MessageType::fragment);
@@ -494,12 +507,12 @@ TEST_F(RendezvousTest, WhatCannotBeWrittenIsSentInFragments) {
         }
     }
     EXPECT_EQ(arrived, kLength);
-    EXPECT_EQ(sent, 1);
-    EXPECT_EQ(send_failed, 0);
+    EXPECT_EQ(sent(), 1);
+    EXPECT_EQ(send_failed(), 0);
 
     matched(SourceKind::direct); // at the other end
     push(take<ClearBody>(MessageType::clear_to_send).receive_id, std::byte{6});
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_EQ(bad(), 0u);
 }
 
@@ -510,7 +523,7 @@ TEST_F(RendezvousTest, OnceThePeerHasFailedAFaultIsAFailure) {
     peer->session.state = ConnectState::failed;
     rendezvous->fail(*peer);
     complete(on, WorkStatus::memory_fault);
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_UNREACHABLE);
 }
 
 TEST_F(RendezvousTest, WhileAConnectionComesUpTheReceiverIsUndecided) {
@@ -523,7 +536,7 @@ TEST_F(RendezvousTest, WhileAConnectionComesUpTheReceiverIsUndecided) {
     rendezvous->on_connected(*peer);
     EXPECT_EQ(posted(), 1u);
     complete_all();
-    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(received(), kLength);
     take();
 
     peer->session.state = ConnectState::requested;
@@ -534,6 +547,21 @@ TEST_F(RendezvousTest, WhileAConnectionComesUpTheReceiverIsUndecided) {
     EXPECT_EQ(flags, kClearPush);
 }
 
+TEST_F(RendezvousTest, TheReceiversMemoryIsRegisteredWhileTheConnectionComesUp) {
+    use(false);
+    peer->session.state = ConnectState::idle;
+    matched(SourceKind::direct);
+    EXPECT_EQ(there.counters.registrations_made, 0u);
+    peer->session.state = ConnectState::requested;
+    rendezvous->on_requested(*peer);
+    EXPECT_GT(there.counters.registrations_made, 0u);
+    EXPECT_TRUE(take().empty());
+    peer->session.state = ConnectState::open;
+    rendezvous->on_connected(*peer);
+    complete_all();
+    EXPECT_EQ(received(), kLength);
+}
+
 TEST_F(RendezvousTest, OnceThePeerHasFailedTransfersEnd) {
     use(false);
     announced();
@@ -541,11 +569,11 @@ TEST_F(RendezvousTest, OnceThePeerHasFailedTransfersEnd) {
     const std::uint32_t on = used();
     peer->session.state = ConnectState::failed;
     rendezvous->fail(*peer);
-    EXPECT_EQ(send_failed, 1);
-    EXPECT_EQ(receive_status, -1) << "its read is still under way";
+    EXPECT_EQ(send_failed(), 1);
+    EXPECT_EQ(receive_status(), -1) << "its read is still under way";
     complete(on, WorkStatus::flushed);
-    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
-    EXPECT_EQ(received, 0u);
+    EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(received(), 0u);
     EXPECT_EQ(rendezvous->sends() + rendezvous->receives(), 0u);
 }
 
@@ -578,7 +606,7 @@ TEST_F(RendezvousTest, MessagesThatFitNoTransferAreBadPackets) {
     rendezvous->on_finish(*stranger, {id});
     EXPECT_EQ(bad(), 10u);
     EXPECT_EQ(posted(), 0u);
-    EXPECT_EQ(sent, 0);
+    EXPECT_EQ(sent(), 0);
 }
 
 } // namespace

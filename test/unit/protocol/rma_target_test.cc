@@ -139,8 +139,7 @@ TEST_F(Target, ChecksTheFieldsOfACopy) {
 
 TEST_F(Target, StagesTheBufferOfASend) {
     CooperativeCopyBody body = copy(8);
-    body.send_id = TwoEnds::kSend;
-    ends.message = theirs;
+    body.send_id = ends.send(theirs);
     ends.target.on_cooperative_copy(*ends.here, body);
     EXPECT_EQ(state().done, 8u);
     EXPECT_EQ(staging, theirs);
@@ -148,13 +147,12 @@ TEST_F(Target, StagesTheBufferOfASend) {
 
 TEST_F(Target, StagesNothingBeyondTheBufferOfASend) {
     CooperativeCopyBody body = copy(8);
-    body.send_id = TwoEnds::kSend;
-    ends.message = std::span<std::byte>(theirs).first(kLength - 1);
+    body.send_id = ends.send(std::span<std::byte>(theirs).first(kLength - 1));
     ends.target.on_cooperative_copy(*ends.here, body);
-    body.send_id = TwoEnds::kSend + 1;
-    ends.message = theirs;
+    const std::uint64_t whole = ends.send(theirs);
+    body.send_id = whole + 1;
     ends.target.on_cooperative_copy(*ends.here, body);
-    body.send_id = TwoEnds::kSend;
+    body.send_id = whole;
     body.opcode = static_cast<std::uint8_t>(Opcode::read); // a send's buffer is never written
     ends.target.on_cooperative_copy(*ends.here, body);
     EXPECT_EQ(state().back, 0u);
@@ -176,10 +174,9 @@ TEST_F(Target, StagesLentMemoryByTheProcessor) {
 
 // While this process waits as an initiator, it helps the peer unit by unit.
 TEST_F(Target, HelpsWithACrossingCopy) {
-    ends.message = theirs;
     CooperativeCopyBody body = copy(8);
     ends.slot().close_offer();
-    body.send_id = TwoEnds::kSend;
+    body.send_id = ends.send(theirs);
     CrossingHelp help;
     EXPECT_FALSE(ends.target.step_crossing(*ends.here, help)) << "the offer is closed";
     ends.slot().make_offer(body);

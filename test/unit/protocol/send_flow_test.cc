@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
-#include "unit/protocol/losses.h"
+#include "unit/protocol/held_flow.h"
 #include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
@@ -18,8 +18,9 @@ namespace {
 
 constexpr std::uint64_t kUnits = 64;
 constexpr Bytes kCapacity = 256;
+constexpr std::uint64_t kThreshold = 3;
 
-class Flow : public testing::Test, SendFlowListener {
+class Flow : public testing::Test, PendingSender {
 protected:
     Flow() {
         peer->session.state = ConnectState::open;
@@ -61,9 +62,25 @@ protected:
     SendRequest& request(MessageType type = MessageType::eager, Bytes bytes = 8) {
         SendRequest& made = *requests.emplace_back(std::make_unique<SendRequest>());
         made.peer = peer.get();
+        made.user = users.emplace_back(std::make_unique<UserRequest>()).get();
         made.type = type;
         made.data.bytes = bytes;
         return made;
+    }
+
+    // Returns the requests that have ended as lost since the last call.
+    std::vector<const SendRequest*> lost() {
+        std::vector<const SendRequest*> found;
+        while (!completions.list().empty()) {
+            const UserRequest* const user = completions.list().pop();
+            EXPECT_EQ(user->status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+            for (const auto& each : requests) {
+                if (each->user == user) {
+                    found.push_back(each.get());
+                }
+            }
+        }
+        return found;
     }
 
     TwoRails there;
@@ -71,24 +88,20 @@ protected:
     std::unique_ptr<Peer> peer = there.peer(9);
     BlockPool pool;
     Losses losses{there.counters};
-    SendFlow flow{pool, losses.peers, there.counters, *this};
+    Completions completions;
+    SendFlow flow{kThreshold,    {*this, *this, *this}, pool,          completions,
+                  losses.events, losses.peers,          there.counters};
+    std::vector<std::unique_ptr<UserRequest>> users;
     std::vector<std::unique_ptr<SendRequest>> requests;
     std::vector<std::uint64_t> ids;         // of control messages that have arrived
-    std::vector<const PendingSend*> passed; // to send_pending
-    std::vector<const SendRequest*> lost;
-    bool has_room = true; // for the owner's sends
-    bool peer_leaves = false;
-    int flushed = 0;
+    std::vector<const PendingSend*> passed; // to transmit
+    bool has_room = true;                   // for requests
 
 private:
-    bool send_pending(PendingSend& send) override {
+    bool transmit(PendingSend& send) override {
         passed.push_back(&send);
         return has_room;
     }
-    void on_send_lost(SendRequest& request) override { lost.push_back(&request); }
-    void on_flushed(Peer&) override { ++flushed; }
-    bool leaves(Peer&) override { return peer_leaves; }
-    void want_repair(Peer&) override {}
 };
 
 TEST_F(Flow, WithRoomAControlMessageGoesAtOnce) {
@@ -106,17 +119,18 @@ TEST_F(Flow, WithoutRoomMessagesWaitInTheirOrder) {
     for (int i = 0; i < 100; ++i) {
         send_control(sent++);
     }
-    EXPECT_EQ(flow.retry(), 0u) << "there is still no room";
+    EXPECT_TRUE(flow.retry().empty()) << "there is still no room";
+    std::vector<Peer*> flushed;
     for (int pass = 0; pass < 1000 && ids.size() < sent; ++pass) {
         take();
-        flow.retry();
+        flushed.insert(flushed.end(), flow.retry().begin(), flow.retry().end());
     }
     ASSERT_EQ(ids.size(), sent);
     for (std::uint64_t i = 0; i < sent; ++i) {
         EXPECT_EQ(ids[i], i);
     }
     EXPECT_FALSE(flow.any_stalled());
-    EXPECT_EQ(flushed, 1);
+    EXPECT_EQ(flushed, std::vector<Peer*>{peer.get()});
 }
 
 TEST_F(Flow, TheOwnersSendsHaveTheirTurns) {
@@ -126,10 +140,10 @@ TEST_F(Flow, TheOwnersSendsHaveTheirTurns) {
     send_control(1);
     SendRequest& last = request();
     flow.stall(*peer, last);
-    EXPECT_EQ(flow.retry(), 0u);
+    EXPECT_EQ(flow.retry().size(), 0u);
     EXPECT_TRUE(take().empty()) << "nothing overtakes the first one";
     has_room = true;
-    EXPECT_EQ(flow.retry(), 1u);
+    EXPECT_EQ(flow.retry().size(), 1u);
     EXPECT_EQ(passed, (std::vector<const PendingSend*>{&first, &first, &last}));
     take();
     EXPECT_EQ(ids, std::vector<std::uint64_t>{1});
@@ -146,7 +160,7 @@ TEST_F(Flow, APeerThatTakesNoMessagesGetsControlAndActiveMessages) {
     EXPECT_EQ(flow.queued(), 1u);
     has_room = true;
     send_control(1);
-    EXPECT_EQ(flow.retry(), 1u);
+    EXPECT_EQ(flow.retry().size(), 1u);
     EXPECT_EQ(passed, std::vector<const PendingSend*>{&active});
     SendRequest& later = request(MessageType::eager, 100'000);
     ASSERT_TRUE(SendFlow::must_queue(*peer, later));
@@ -207,7 +221,7 @@ TEST_F(Flow, OnceThePeerHasFailedRequestsAreLost) {
     flow.queue_send(held);
     peer->session.state = ConnectState::failed;
     flow.fail(*peer);
-    EXPECT_EQ(lost, (std::vector<const SendRequest*>{&pending, &held}));
+    EXPECT_EQ(lost(), (std::vector<const SendRequest*>{&pending, &held}));
     EXPECT_FALSE(flow.any_stalled());
     EXPECT_FALSE(peer->out.has_pending());
     EXPECT_EQ(flow.queued(), 0u);
@@ -223,22 +237,52 @@ TEST_F(Flow, NothingThatWaitsIsSentToALostPeer) {
     flow.queue_send(held);
     losses.peers.lose(*peer, "test");
     take();
-    EXPECT_EQ(flow.retry(), 0u);
+    EXPECT_EQ(flow.retry().size(), 0u);
     flow.send_queued(*peer);
     EXPECT_TRUE(take().empty() && passed.empty());
     flow.fail(*peer);
-    EXPECT_EQ(lost, (std::vector<const SendRequest*>{&pending, &held}));
+    EXPECT_EQ(lost(), (std::vector<const SendRequest*>{&pending, &held}));
 }
 
 TEST_F(Flow, AnErrorOfTheRingFailsThePeerUnlessItIsLeaving) {
     peer->session.repairable = false;
     ring->qp.post_result = Status::error(Reason::peer_gone);
-    peer_leaves = true;
+    peer->health.life.left = true;
     flow.send_control(*peer, MessageType::disconnect, nullptr, 0);
     EXPECT_TRUE(losses.none());
+    EXPECT_EQ(losses.events.take(PeerEvent::gone), std::vector<Peer*>{peer.get()});
     send_control(1);
     EXPECT_TRUE(losses.only(*peer));
     EXPECT_EQ(peer->session.state, ConnectState::failed);
+}
+
+TEST_F(Flow, APeerThatIsNotGoneIsLostWithItsDisconnectToo) {
+    peer->session.repairable = false;
+    ring->qp.post_result = Status::error(Reason::peer_gone);
+    flow.send_control(*peer, MessageType::disconnect, nullptr, 0);
+    EXPECT_TRUE(losses.only(*peer));
+}
+
+TEST_F(Flow, ABrokenRingWantsARepair) {
+    has_room = false;
+    flow.stall(*peer, request());
+    flow.retry();
+    EXPECT_FALSE(losses.events.any(PeerEvent::want_repair));
+    peer->session.ring_broken = true;
+    flow.retry();
+    EXPECT_EQ(losses.events.take(PeerEvent::want_repair), std::vector<Peer*>{peer.get()});
+}
+
+TEST_F(Flow, AConnectionIsWantedAfterSomeMessages) {
+    flow.note_sent(*peer);
+    EXPECT_EQ(peer->flow.messages_sent, 0u) << "it has one";
+    peer->session.state = ConnectState::idle;
+    for (std::uint64_t i = 1; i < kThreshold; ++i) {
+        flow.note_sent(*peer);
+        EXPECT_FALSE(losses.events.any());
+    }
+    flow.note_sent(*peer);
+    EXPECT_EQ(losses.events.take(PeerEvent::want_connection), std::vector<Peer*>{peer.get()});
 }
 
 TEST_F(Flow, DisconnectMessagesAloneAreNoBusiness) {

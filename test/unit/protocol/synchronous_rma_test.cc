@@ -229,10 +229,9 @@ TEST(SynchronousRma, AMessagesDataIsStagedFromTheSendersBuffer) {
     ends.targets_qp().serves = false;                 // not asked: the buffer is known
     std::vector<std::byte> ours(TwoEnds::kBlock - 5); // the target fills all units at once
     std::vector<std::byte> theirs = numbered(ours.size(), 3);
-    ends.message = theirs;
+    const std::uint64_t send = ends.send(theirs);
     const RmaWork work = work_of(Opcode::read, ours, theirs);
-    EXPECT_TRUE(
-        ends.initiator.read_message(*ends.there, work, ends.whole(), kKeys, TwoEnds::kSend));
+    EXPECT_TRUE(ends.initiator.read_message(*ends.there, work, ends.whole(), kKeys, send));
     EXPECT_EQ(ours, theirs);
     EXPECT_EQ(ends.counters.copies_staged, 1u);
     EXPECT_TRUE(ends.initiators_qp().executed.empty());

@@ -16,18 +16,12 @@
 #include "protocol/tagged_receives.h"
 #include "unit/channel/ring_pair.h"
 #include "unit/messages.h"
-#include "unit/protocol/losses.h"
+#include "unit/protocol/held_flow.h"
 #include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
 
-class TaggedEnd : protected OpenPeer,
-                  TaggedReceivesListener,
-                  MessageSendsListener,
-                  TransferListener,
-                  OperationListener,
-                  SendFlowListener,
-                  RendezvousListener {
+class TaggedEnd : protected OpenPeer {
 protected:
     static constexpr std::uint64_t kUnits = 256; // of the ring
     static constexpr Bytes kCapacity = 512;      // of a message
@@ -93,6 +87,10 @@ protected:
         CompletedList& list = receives.completions().list();
         return list.empty() ? nullptr : list.pop();
     }
+    // Takes the only message, which tells the peer what it may send.
+    Allowance allowed() {
+        return static_cast<Allowance>(take(MessageType::allowance).header.flags);
+    }
     std::uint64_t bad() const { return there.counters.bad_packets; }
 
     Ring ring{kUnits, false};
@@ -100,62 +98,37 @@ protected:
     std::vector<std::byte> got = std::vector<std::byte>(2048);
     std::vector<RailRange> fabrics{{0, 2}};
     ExposedMemory memory;
-    TransferEngine transfers{
-        {&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this, *this};
-    EagerTuning tuning{there.clock, 4096, there.counters};
     Losses losses{there.counters};
-    TaggedReceives receives{{kSelfLimit, kMost}, flow,           rendezvous,
-                            losses.peers,        there.counters, *this};
-    MessageSends sends{kThreshold,
-                       {flow, rendezvous, tuning, transfers, memory, receives},
+    Completions& completions() { return receives.completions(); }
+    TransferEngine transfers{{&there.clock, Nanoseconds{0}, 10},
+                             rails,
+                             flow,
+                             losses.events,
+                             there.counters,
+                             ignore_message};
+    EagerTuning tuning{there.clock, 4096, there.counters};
+    RmaTarget target{memory.lent(), nullptr, rendezvous, there.counters};
+    SynchronousRma synchronous{there.clock, 1024, memory, there.counters, target};
+    TaggedReceives receives{{kSelfLimit, kMost, false},
+                            {flow, rendezvous, memory, synchronous},
+                            losses.peers,
+                            there.counters};
+    MessageSends sends{{flow, rendezvous, tuning, transfers, memory, receives},
+                       losses.events,
                        losses.peers,
-                       there.counters,
-                       *this};
-    SendFlow flow{receives.pool(), losses.peers, there.counters, *this};
-    Rendezvous rendezvous{{false, 1024, 2}, flow, transfers, losses.peers, there.counters, *this};
+                       there.counters};
+    NoSender none;
+    SendFlow flow{kThreshold,      {sends, none, rendezvous},
+                  receives.pool(), completions(),
+                  losses.events,   losses.peers,
+                  there.counters};
+    Rendezvous rendezvous{{false, 1024, 2},
+                          {flow, transfers, memory, completions(), losses.events},
+                          losses.peers,
+                          there.counters};
     UserRequest user{};
     UserRequest other{};
     bool complete = false;
-    int connections_wanted = 0;
-    Allowance least = Allowance::nothing;
-    std::vector<Allowance> allowed; // told to the peer
-
-private:
-    bool read_at_once(Peer&, const RendezvousBody&, void*, Bytes) override { return false; }
-    void on_allowed(Peer&, Allowance allowance) override { allowed.push_back(allowance); }
-    Allowance least_for(const Peer&) const override { return least; }
-    void want_connection(Peer&) override { ++connections_wanted; }
-    void want_repair(Peer&) override {}
-    bool leaves(Peer&) override { return false; }
-    bool send_pending(PendingSend& send) override {
-        return send.kind == PendingSend::Kind::request
-                   ? sends.transmit(static_cast<SendRequest&>(send))
-                   : rendezvous.send_fragments(
-                         static_cast<SendTransfer::Fragments&>(send).transfer);
-    }
-    void on_send_lost(SendRequest& request) override { sends.on_lost(request); }
-    void on_flushed(Peer&) override {}
-    const Registration* registered(const Peer&, RegistrationCache::Use& own, void* address,
-                                   Bytes length, std::uint32_t access) override {
-        return memory.registered(0, own, address, length, access);
-    }
-    AcceleratorMemory::Use on_accelerator(const Peer&, const Data&) override { return {}; }
-    StagingPool& staging(const Peer&) override { return memory.staging(0); }
-    void on_sent(SendRequest& request, bool failed) override {
-        receives.completions().complete(
-            *request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
-            failed ? 0 : request.data.bytes);
-    }
-    void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
-                     int failure) override {
-        receives.complete_receive(request, request.envelope, message_bytes, received, failure);
-    }
-    void on_control_lane(Peer&, std::uint32_t) override {}
-    bool find_keys(Transfer&) override { return true; }
-    void refuse(Transfer&) override {}
-    void ask_for_keys(Transfer&) override {}
-    Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
-    void fail_shelved(Peer&, WaitingTransfer&) override {}
 };
 
 } // namespace adaptib::test

@@ -8,8 +8,11 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "unit/messages.h"
+#include "unit/protocol/held_flow.h"
 #include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
@@ -19,7 +22,8 @@ constexpr Bytes kLength = 100'000;
 constexpr std::uint32_t kKey = 77;
 
 struct CountedTransfer final : Transfer {
-    CountedTransfer(TransferEngine& by, Peer& to, Opcode opcode) : Transfer(by, to) {
+    CountedTransfer(TransferOwner& of, TransferEngine& by, Peer& to, Opcode opcode)
+        : Transfer(of, by, to) {
         rma.opcode = opcode;
         rma.registration = &nothing;
         rma.remote_key_count = 2;
@@ -27,55 +31,43 @@ struct CountedTransfer final : Transfer {
         rma.length = kLength;
         rma.local = data.data();
     }
-    void on_rma_done() override { ++ended; }
 
     Registration nothing;
     std::vector<std::byte> data = std::vector<std::byte>(kLength);
     int ended = 0;
 };
 
-class Engine : public testing::Test, protected OpenPeer, TransferListener, OperationListener {
+class Engine : public testing::Test, protected OpenPeer, public TransferOwner {
 protected:
+    Engine() { held.hold(*peer); }
     ~Engine() override { EXPECT_FALSE(engine.work_outstanding()); }
 
     CountedTransfer& make(Opcode opcode = Opcode::read) {
-        return *made.emplace_back(std::make_unique<CountedTransfer>(engine, *peer, opcode));
+        return *made.emplace_back(std::make_unique<CountedTransfer>(*this, engine, *peer, opcode));
     }
     CountedTransfer& started(Opcode opcode = Opcode::read) {
         CountedTransfer& transfer = make(opcode);
         engine.start_transfer(transfer);
         return transfer;
     }
-    TransferEngine engine{
-        {&there.clock, std::chrono::microseconds{100}, 10}, rails, there.counters, *this, *this};
+    bool wants(PeerEvent event) {
+        return held.losses.events.take(event) == std::vector<Peer*>{peer.get()};
+    }
+
+    HeldFlow held{there.counters};
+    std::vector<std::string> refusals;
+    TransferEngine engine{{&there.clock, std::chrono::microseconds{100}, 10},
+                          rails,
+                          held.flow,
+                          held.losses.events,
+                          there.counters,
+                          messages_into(refusals)};
     std::vector<std::unique_ptr<CountedTransfer>> made;
-    int connections_wanted = 0;
-    int repairs_wanted = 0;
-    int refusals = 0;
-    std::vector<Transfer*> asking;
-    bool has_keys = true;
 
 private:
-    void want_connection(Peer&) override { ++connections_wanted; }
-    void want_repair(Peer& of) override {
-        ++repairs_wanted;
-        of.interruption.repair.wanted = true;
+    void on_rma_done(Transfer& transfer) override {
+        ++static_cast<CountedTransfer&>(transfer).ended;
     }
-    void on_control_lane(Peer&, std::uint32_t) override {}
-    bool find_keys(Transfer& transfer) override {
-        if (!has_keys) {
-            refuse(transfer);
-        }
-        return has_keys;
-    }
-    void refuse(Transfer& transfer) override {
-        transfer.rma.failed = true;
-        transfer.rma.failure = TransferFailure::refusal;
-        ++refusals;
-    }
-    void ask_for_keys(Transfer& transfer) override { asking.push_back(&transfer); }
-    Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
-    void fail_shelved(Peer&, WaitingTransfer&) override {}
 };
 
 TEST_F(Engine, ATransferEndsWithItsLastStripe) {
@@ -102,11 +94,18 @@ TEST_F(Engine, KeysOfAnEarlierEpochAreAskedFor) {
     late.rma.keys.epoch = 1;
     engine.start_transfer(late);
     EXPECT_EQ(posted(), 0u);
-    EXPECT_EQ(asking, std::vector<Transfer*>{&late});
+    EXPECT_EQ(engine.asking(), 1u);
     EXPECT_FALSE(late.waits());
-    late.rma.keys.epoch = 2;
-    late.rma.remote_keys[0] = kKey + 1;
-    engine.start_transfer(late);
+    const std::vector<HeldMessage> asked = held.take(*peer);
+    ASSERT_EQ(asked.size(), 1u);
+    ASSERT_EQ(asked[0].type, MessageType::region_query);
+    RegionKeysBody answer{};
+    answer.id = read_body<RegionQueryBody>(asked[0].body.data()).id;
+    answer.key_epoch = 2;
+    answer.key_count = 2;
+    answer.keys[0] = answer.keys[1] = kKey + 1;
+    engine.on_region_keys(*peer, answer);
+    EXPECT_EQ(engine.asking(), 0u);
     ASSERT_EQ(posted(), 1u);
     EXPECT_EQ(qp(used()).taken[0].remote_key, kKey + 1);
     complete_all();
@@ -118,7 +117,7 @@ TEST_F(Engine, AnEpochMayBeKnownByTheKeysFirst) {
     early.rma.keys.epoch = 1; // the peer's handshake has not said so yet
     engine.start_transfer(early);
     EXPECT_EQ(posted(), 1u);
-    EXPECT_TRUE(asking.empty());
+    EXPECT_EQ(engine.asking(), 0u);
     EXPECT_TRUE(epoch_before(255, 0)) << "it wraps";
     complete_all();
 }
@@ -248,7 +247,7 @@ TEST_F(Engine, NoMoreStripesAreUnderWayThanTheirCompletionsHaveRoomFor) {
 TEST_F(Engine, ATransferWaitsForAConnection) {
     peer->session.state = ConnectState::idle;
     CountedTransfer& transfer = started();
-    EXPECT_EQ(connections_wanted, 1);
+    EXPECT_TRUE(wants(PeerEvent::want_connection));
     EXPECT_EQ(posted(), 0u);
     peer->session.state = ConnectState::open;
     engine.post_waiting();
@@ -337,7 +336,7 @@ TEST_F(Engine, AQueuePairThatIsBrokenAsksForRepair) {
     peer->session.repairable = true;
     qp(0).answer = qp(1).answer = Status::error(Reason::bad_state);
     CountedTransfer& transfer = started();
-    EXPECT_EQ(repairs_wanted, 1);
+    EXPECT_TRUE(wants(PeerEvent::want_repair));
     EXPECT_TRUE(transfer.waits());
     peer->interruption.repair.wanted = false;
     ++peer->connection.number;
@@ -355,15 +354,16 @@ TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
     complete(used(), WorkStatus::remote_access_error);
     EXPECT_EQ(operation.ended, 1);
     EXPECT_EQ(operation.rma.failure, TransferFailure::refusal);
-    EXPECT_EQ(refusals, 1);
+    EXPECT_EQ(refusals.size(), 1u);
     EXPECT_FALSE(peer->interruption.work_failed);
 
-    has_keys = false; // found when the operation has waited for a connection
+    first.see_regions(); // no key is found when the operation has waited for a connection
+    qp(0).key = qp(1).key = Status::error(Reason::bad_key);
     CountedTransfer& other_one = make();
     other_one.rma.one_sided = true;
     engine.start_operation(other_one);
     EXPECT_EQ(other_one.ended, 1);
-    EXPECT_EQ(refusals, 2);
+    EXPECT_EQ(other_one.rma.failure, TransferFailure::refusal);
     EXPECT_EQ(posted(), 0u);
 }
 

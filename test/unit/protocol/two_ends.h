@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,8 +24,11 @@
 #include "peer/peer.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
+#include "protocol/rendezvous.h"
+#include "unit/channel/ring_pair.h"
 #include "unit/messages.h"
 #include "unit/null_rail.h"
+#include "unit/protocol/held_flow.h"
 
 namespace adaptib::test {
 
@@ -174,7 +178,7 @@ private:
     mutable Nanoseconds now_{0};
 };
 
-class TwoEnds final : RmaTargetListener {
+class TwoEnds final {
 public:
     static constexpr std::uint64_t kUnits = 1024; // of the ring
     static constexpr Bytes kBlock = 128 * kKiB;
@@ -203,6 +207,8 @@ public:
         there->out.ring = std::make_unique<RingWriter>(rail, initiators_qp(), lines, &credit_, 0);
         EXPECT_TRUE(there->out.ring->prepare());
         there->out.ring_capacity = there->out.ring->most();
+        here->out.ring = std::move(announcements_.writer);
+        here->out.ring_capacity = here->out.ring->most();
     }
 
     CopyingQp& initiators_qp() { return static_cast<CopyingQp&>(*there->lanes.subchannels[0].qp); }
@@ -213,6 +219,22 @@ public:
     static void share(BiasedLock& lock) {
         std::thread([&lock] { const std::lock_guard guard(lock); }).join();
         const std::lock_guard guard(lock);
+    }
+    // The target is sending the initiator a message. Returns the send's id.
+    std::uint64_t send(std::span<std::byte> message) {
+        SendRequest& request = make_send(sends_.emplace_back());
+        request.peer = here.get();
+        request.type = MessageType::rendezvous;
+        request.data.base = message.data();
+        request.data.bytes = message.size();
+        EXPECT_TRUE(rendezvous_.announce(request).ok());
+        RendezvousBody body{};
+        announcements_.take_all(*here->out.ring,
+                                [&](const MessageHeader& header, const std::byte* announced) {
+                                    body = read_rendezvous(header, announced);
+                                });
+        EXPECT_EQ(body.kind, SourceKind::direct);
+        return body.send_id;
     }
     // The target takes the messages that have arrived.
     void look_at_ring() {
@@ -234,14 +256,8 @@ public:
     Counters counters; // of the initiator
     Counters served;   // of the target
     bool attends = true;
-    std::span<std::byte> message; // the target is sending it; its id is kSend
-    static constexpr std::uint64_t kSend = 5;
 
 private:
-    std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override {
-        return &peer == here.get() && send_id == kSend ? message : std::span<std::byte>{};
-    }
-
     Meanwhile meanwhile_ = [this] {
         if (attends) {
             look_at_ring();
@@ -250,6 +266,8 @@ private:
     HostRail::Region ring_{kUnits * kRingUnit};
     std::uint64_t credit_ = 0;
     RingReader reader_{static_cast<std::byte*>(ring_.address()), kUnits};
+    Ring announcements_{kUnits, true};
+    std::deque<UserRequest> sends_;
 
 public:
     HostRail rail;
@@ -267,8 +285,21 @@ public:
     LentMemory lent; // of the target
     BiasedLock lock; // of the initiator
     BiasedLock targets_lock;
-    RmaTarget target{lent, &targets_lock, served, *this};
-    RmaTarget idle_target{memory.lent(), &lock, counters, *this}; // of the initiator
+
+private:
+    HeldFlow targets_flow_{served};
+    TransferEngine targets_transfers_{{&clock, Nanoseconds{0}, 10}, rails_, targets_flow_.flow,
+                                      targets_flow_.losses.events,  served, ignore_message};
+    ExposedMemory targets_memory_{{0, kBlock}, rails_, fabrics_, served, ignore_message};
+    Rendezvous rendezvous_{{},
+                           {targets_flow_.flow, targets_transfers_, targets_memory_,
+                            targets_flow_.completions, targets_flow_.losses.events},
+                           targets_flow_.losses.peers,
+                           served};
+
+public:
+    RmaTarget target{lent, &targets_lock, rendezvous_, served};
+    RmaTarget idle_target{memory.lent(), &lock, rendezvous_, counters}; // of the initiator
     SynchronousRma initiator{clock, kBlock, memory, counters, idle_target};
 };
 

@@ -25,7 +25,7 @@ Status PeerDirectory::get(std::uint64_t name, Peer*& out, Why why) {
     if (peer == nullptr) {
         return make_peer(name, why, out);
     }
-    parts_.protocol.disconnects().keep(*peer);
+    parts_.protocol.keep(*peer);
     if (sleeps(*peer)) {
         ProcessAddress address;
         Status status = look_up(name, address);
@@ -76,7 +76,7 @@ Status PeerDirectory::get_for_atomics(Peer& peer, Peer*& out) {
     if (amo_peer == nullptr) {
         return make_amo_peer(peer, Why::user, out);
     }
-    parts_.protocol.disconnects().keep(*amo_peer);
+    parts_.protocol.keep(*amo_peer);
     if (sleeps(*amo_peer)) {
         if (const Status status = wake_peer(*amo_peer, Why::user, amo_peer->contact.address);
             !status.ok()) {

@@ -108,6 +108,7 @@ inline bool ProgressEngine::nothing_else() const {
 // Departures has those that are gone or have disconnected.
 void ProgressEngine::handle_peer_events() {
     protocol_.end_lost_peers();
+    protocol_.ask_for_connections();
     for (Peer* peer : protocol_.events().take(PeerEvent::reachable)) {
         if (const auto early = std::move(peer->connection.early_request); early != nullptr) {
             connections_.on_early_request(*peer, *early);

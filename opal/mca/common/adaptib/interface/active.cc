@@ -104,7 +104,8 @@ int opal_common_adaptib_active_gather(opal_common_adaptib_core_t* core,
     }
     note_event(core->trace, TraceKind::active_sent,
                {.peer = to->contact.name, .value = pieces.bytes()});
-    core->protocol->sends().note_sent(*to);
+    core->protocol->flow().note_sent(*to);
+    core->protocol->ask_for_connections();
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
@@ -119,5 +120,6 @@ int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
     }
     bool complete = false;
     const Status status = core->protocol->active().send(*to, tag, *data, *request, complete);
+    core->protocol->ask_for_connections();
     return code_of(status, complete);
 }

@@ -172,6 +172,7 @@ int opal_common_adaptib_rma_start(opal_common_adaptib_core_t* core,
     bool complete = false;
     const Status status = core->protocol->one_sided().start(*to, *operation, memory_of(*operation),
                                                             *request, complete);
+    core->protocol->ask_for_connections();
     return code_of(status, complete);
 }
 

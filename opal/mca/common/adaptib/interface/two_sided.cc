@@ -80,6 +80,7 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     bool complete = false;
     const Status status =
         protocol.sends().send(to, from, *data, synchronous, caller, *request, complete);
+    protocol.ask_for_connections();
     if (to == nullptr) {
         report_ended(core);
     }
@@ -227,6 +228,7 @@ int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
     bool ends_own = false;
     const Status status = core->protocol->receives().receive_taken(
         *reinterpret_cast<InboundMessage*>(message), *data, *request, complete, &ends_own);
+    core->protocol->ask_for_connections();
     if (ends_own) {
         report_ended(core);
     }

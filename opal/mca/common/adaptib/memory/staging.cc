@@ -12,6 +12,7 @@ Status StagingPool::take(std::unique_ptr<StagingBlock>& out) {
     if (!free_.empty()) {
         out = std::move(free_.back());
         free_.pop_back();
+        ++taken_;
         return kOk;
     }
     auto block = std::make_unique<StagingBlock>();
@@ -23,6 +24,7 @@ Status StagingPool::take(std::unique_ptr<StagingBlock>& out) {
     }
     if (status.ok()) {
         out = std::move(block);
+        ++taken_;
     }
     return status;
 }
@@ -36,8 +38,9 @@ Status StagingPool::make(StagingBlock& block) const {
 }
 
 void StagingPool::give(std::unique_ptr<StagingBlock> block) {
-    ADAPTIB_INVARIANT(block != nullptr && block->memory != nullptr,
+    ADAPTIB_INVARIANT(block != nullptr && block->memory != nullptr && taken_ > 0,
                       "a block that is given back was taken", free_.size());
+    --taken_;
     if (free_.size() < kept_) {
         free_.push_back(std::move(block));
     }

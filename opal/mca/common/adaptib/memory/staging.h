@@ -36,6 +36,8 @@ public:
     // Errors: no_memory, locked_memory when the rail has no room for another block.
     Status take(std::unique_ptr<StagingBlock>& out);
     void give(std::unique_ptr<StagingBlock> block);
+    // Returns true while blocks are taken, which will be given back.
+    bool any_taken() const { return taken_ > 0; }
 
 private:
     Status make(StagingBlock& block) const;
@@ -45,6 +47,7 @@ private:
     Bytes block_bytes_;
     std::size_t kept_;
     RegistrationCache& registrations_;
+    std::size_t taken_ = 0;
     std::vector<std::unique_ptr<StagingBlock>> free_;
 };
 

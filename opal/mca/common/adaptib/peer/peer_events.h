@@ -20,12 +20,16 @@
 namespace adaptib {
 
 enum class PeerEvent : std::uint8_t {
-    lost,         // what waits for it ends
-    reachable,    // by datagrams; it has asked for a connection before
-    gone,         // its process has ended, or says that it ends; something may be wanted of it
-    left,         // it is gone, and nothing is wanted of it
-    disconnected, // the disconnect handshake is over: nothing refers to it any more
+    lost,            // what waits for it ends
+    reachable,       // by datagrams; it has asked for a connection before
+    gone,            // its process has ended, or says that it ends; something may be wanted of it
+    left,            // it is gone, and nothing is wanted of it
+    disconnected,    // the disconnect handshake is over: nothing refers to it any more
+    want_connection, // something waits that should go over one
+    want_repair,     // a path of its connection takes no work any more
+    want_lane,       // its scheduler has chosen another control lane
 };
+constexpr std::size_t kPeerEvents = static_cast<std::size_t>(PeerEvent::want_lane) + 1;
 
 class PeerEvents {
 public:
@@ -35,6 +39,11 @@ public:
         if (std::find(peers.begin(), peers.end(), &peer) == peers.end()) {
             peers.push_back(&peer);
             ++waiting_;
+        }
+    }
+    void want_connection(Peer& peer) {
+        if (peer.session.state == ConnectState::idle) {
+            report(peer, PeerEvent::want_connection);
         }
     }
     bool any() const { return waiting_ > 0; }
@@ -50,7 +59,7 @@ private:
     std::vector<Peer*>& of(PeerEvent event) { return peers_[static_cast<std::size_t>(event)]; }
 
     std::size_t waiting_ = 0; // events of all kinds
-    std::array<std::vector<Peer*>, static_cast<std::size_t>(PeerEvent::disconnected) + 1> peers_;
+    std::array<std::vector<Peer*>, kPeerEvents> peers_;
 };
 
 } // namespace adaptib

@@ -15,8 +15,7 @@
 //      offered to it.
 //   2. A transfer behind a subchannel may be planned for an earlier connection: it is planned anew
 //      when it is offered. So a repair need not touch these lists.
-// Memory: two words and two bytes of each transfer, none per list entry. The whole record of a put,
-// get or atomic of which nothing is posted lies in its request (protocol/one_sided.h).
+// Memory: two words and a byte of each transfer, none per list entry.
 // Ownership: the transfers are the protocol's, which removes each before destroying it.
 // Threads: as the peer.
 // May touch: base/.
@@ -35,7 +34,6 @@ namespace adaptib {
 struct WaitingTransfer {
     ListLink<WaitingTransfer> waiting_link;
     std::uint8_t waits_in = 0; // a list of WaitingTransfers, or kPutGetBalance; while it is linked
-    bool shelved = false;      // its record is in its request
 
     // Returns true if the transfer waits: it is then posted from its list.
     bool waits() const { return waiting_link.linked(); }
@@ -74,16 +72,6 @@ public:
     void add_first(WaitingTransfer& transfer, std::size_t list) {
         lists_[list].push_front(transfer);
         note(transfer, list);
-    }
-    // Visits the transfers of all lists; f may remove the one that it is called with.
-    template <typename F> void for_each(F&& f) {
-        for (TransferList& list : lists_) {
-            for (WaitingTransfer* each = list.front(); each != nullptr;) {
-                WaitingTransfer* const next = list.next(*each);
-                f(*each);
-                each = next;
-            }
-        }
     }
     // REQUIRES: the transfer waits in one of these lists.
     void remove(WaitingTransfer& transfer) {

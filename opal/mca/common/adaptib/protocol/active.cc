@@ -63,7 +63,8 @@ bool ActiveMessages::copy_into_ring(Peer& peer, std::uint8_t tag, const void* fi
     return peer.commit_in_ring(header).ok();
 }
 
-bool ActiveMessages::transmit(SendRequest& request) {
+bool ActiveMessages::transmit(PendingSend& send) {
+    auto& request = static_cast<SendRequest&>(send);
     Peer& peer = *request.peer;
     const Bytes length = request.data.bytes;
     if (length > peer.message_capacity() || request.parts_sent > 0) [[unlikely]] {
@@ -90,7 +91,7 @@ bool ActiveMessages::transmit(SendRequest& request) {
     }
     note_event(counters_.trace, TraceKind::active_sent,
                {.peer = peer.contact.name, .value = length});
-    note_sent(peer);
+    flow_.note_sent(peer);
     completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
     return true;
 }
@@ -133,16 +134,10 @@ bool ActiveMessages::transmit_parts(SendRequest& request) {
             return true;
         }
         request.parts_sent += static_cast<std::uint32_t>(bytes);
-        note_sent(peer);
+        flow_.note_sent(peer);
     }
     completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, data.bytes);
     return true;
-}
-
-void ActiveMessages::note_sent(Peer& peer) {
-    if (peer.session.state == ConnectState::idle) {
-        listener_.note_sent(peer);
-    }
 }
 
 // Ends the request, and all else that waits for the peer: its path is broken.

@@ -34,16 +34,7 @@
 
 namespace adaptib {
 
-class ActiveMessagesListener {
-public:
-    // A message has been sent to a peer without a connection.
-    virtual void note_sent(Peer& peer) = 0;
-
-protected:
-    ~ActiveMessagesListener() = default;
-};
-
-class ActiveMessages {
+class ActiveMessages final : public PendingSender {
 public:
     // Called with each active message that arrives. Null: active messages count as bad packets.
     using Handler = void (*)(void* context, Peer& peer, std::uint8_t tag, const std::byte* payload,
@@ -52,9 +43,9 @@ public:
     // `most`: length of the longest message.
     ActiveMessages(Bytes most, SendFlow& flow, BackPressure& back_pressure,
                    EagerTuning& eager_tuning, Completions& completions, LostPeers& lost,
-                   Counters& counters, ActiveMessagesListener& listener)
+                   Counters& counters)
         : most_(most), flow_(flow), back_pressure_(back_pressure), eager_tuning_(eager_tuning),
-          completions_(completions), lost_(lost), counters_(counters), listener_(listener) {}
+          completions_(completions), lost_(lost), counters_(counters) {}
 
     // --- Calls of the user -----------------------------------------------------------------------
     void listen(Handler handler, void* context) {
@@ -80,9 +71,8 @@ public:
                     const void* second, Bytes second_bytes);
 
     // --- Calls of the owner ----------------------------------------------------------------------
-    // Puts the request's message, or further parts of it, on the channel. Returns false if there is
-    // no room now. If the peer is lost here, the request has ended.
-    bool transmit(SendRequest& request);
+    // Puts the message of a SendRequest, or further parts of it, on the channel.
+    bool transmit(PendingSend& send) override;
     // Takes a message, or the last part of one.
     void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
         note_event(counters_.trace, TraceKind::active_arrived,
@@ -130,7 +120,6 @@ private:
     static bool copy_into_ring(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                                const void* second, Bytes second_bytes);
     bool transmit_parts(SendRequest& request);
-    void note_sent(Peer& peer);
     void end_broken(SendRequest& request, Status status);
     void on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length);
 
@@ -143,7 +132,6 @@ private:
     Completions& completions_;
     LostPeers& lost_;
     Counters& counters_;
-    ActiveMessagesListener& listener_;
     std::vector<std::byte> fragment_; // scratch of transmit_parts
 };
 

@@ -4,13 +4,20 @@
 
 namespace adaptib {
 
+void Protocol::run_early(Peer& peer) {
+    while (EarlyMessage* const message = ArrivalOrder::take_next(peer)) {
+        dispatch(peer, message->header, message->body());
+        order_.release(peer, *message);
+    }
+}
+
 void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) {
     switch (header.type) {
     case MessageType::eager:
         receives_.on_eager(peer, {header.context, header.source, header.tag}, body, header.length);
         break;
     case MessageType::eager_sync: receives_.on_eager_sync(peer, header, body); break;
-    case MessageType::sync_ack: sends_.on_sync_ack(peer, read_body<IdBody>(body)); break;
+    case MessageType::sync_ack: flow_.on_sync_ack(peer, read_body<IdBody>(body)); break;
     case MessageType::rendezvous:
         receives_.on_rendezvous(peer, header, read_rendezvous(header, body));
         break;
@@ -23,16 +30,11 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
         break;
     case MessageType::finish: rendezvous_.on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: rendezvous_.on_written(peer, read_body<WrittenBody>(body)); break;
-    case MessageType::disconnect:
-        disconnects_.on_disconnect(peer, header.flags, read_body<IdBody>(body));
-        if (header.flags == kDisconnectRevoked) {
-            connections_.on_disconnect_revoked(peer);
-        }
-        break;
+    case MessageType::disconnect: on_disconnect(peer, header.flags, read_body<IdBody>(body)); break;
     case MessageType::active: active_.on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: active_.on_active_part(peer, header, body); break;
     case MessageType::fragment: rendezvous_.on_fragment(peer, header, body); break;
-    case MessageType::operate: one_sided_.target().on_operate(peer, header, body); break;
+    case MessageType::operate: target_.on_operate(peer, header, body); break;
     case MessageType::atomic:
         one_sided_.atomics().on_atomic(peer, read_body<AtomicBody>(body));
         break;
@@ -41,10 +43,10 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
         break;
     case MessageType::region_query: on_region_query(peer, read_body<RegionQueryBody>(body)); break;
     case MessageType::region_keys:
-        one_sided_.on_region_keys(peer, read_body<RegionKeysBody>(body));
+        transfers_.on_region_keys(peer, read_body<RegionKeysBody>(body));
         break;
     case MessageType::cooperative_copy:
-        one_sided_.target().on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
+        target_.on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
         break;
     case MessageType::allowance: sends_.on_allowance(peer, header.flags); break;
     case MessageType::none:
@@ -66,6 +68,15 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     }
 }
 
+void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
+    if (disconnects_.on_disconnect(peer, flags, body)) {
+        start_held(peer);
+    }
+    if (flags == kDisconnectRevoked) {
+        connections_.on_disconnect_revoked(peer);
+    }
+}
+
 // The memory is that of a message, or a region that the user has registered, whose registration is
 // in the cache.
 void Protocol::on_region_query(Peer& peer, const RegionQueryBody& body) {
@@ -78,7 +89,6 @@ void Protocol::on_region_query(Peer& peer, const RegionQueryBody& body) {
 }
 
 void Protocol::forget(Peer& peer) {
-    one_sided_.forget(peer);
     flow_.forget(peer);
     GatheredSends::forget(peer);
     receives_.back_pressure().forget(peer);

@@ -67,24 +67,22 @@ EarlyMessage& ArrivalOrder::take_first(PeerIn& in) {
     return message;
 }
 
-void ArrivalOrder::release(PeerIn& in, EarlyMessage& message) {
-    in.early_bytes -= message.size();
+void ArrivalOrder::release(Peer& peer, EarlyMessage& message) {
+    peer.in.early_bytes -= message.size();
     pool_.release(&message, message.size());
 }
 
-void ArrivalOrder::run_early(Peer& peer) {
-    while (peer.in.early != nullptr && peer.in.early->header.sequence == peer.in.next_receive &&
-           !peer.in.teardown_pending && !peer.in.unheard) {
-        EarlyMessage& message = take_first(peer.in);
-        ++peer.in.next_receive;
-        listener_.dispatch(peer, message.header, message.body());
-        release(peer.in, message);
+EarlyMessage* ArrivalOrder::take_next(Peer& peer) {
+    if (peer.in.early == nullptr || !has_its_turn(peer, peer.in.early->header.sequence)) {
+        return nullptr;
     }
+    begin_turn(peer);
+    return &take_first(peer.in);
 }
 
 void ArrivalOrder::forget(Peer& peer) {
     while (peer.in.early != nullptr) {
-        release(peer.in, take_first(peer.in));
+        release(peer, take_first(peer.in));
     }
 }
 

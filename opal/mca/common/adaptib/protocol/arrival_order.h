@@ -3,9 +3,9 @@
 //
 // Purpose: messages of a peer may take several channels, and so overtake each other, or arrive
 // twice after a repair. A message has its turn when its number is the next one. An early message is
-// kept until then; a message that had its turn before is dropped. The owner handles the messages;
-// the fast path asks has_its_turn(), handles the message itself between begin_turn() and
-// end_turn(), and so costs a comparison and a count.
+// kept until then; a message that had its turn before is dropped. The caller handles the messages:
+// the fast path asks has_its_turn(), calls begin_turn(), handles the message, and then those kept
+// ones whose turn it is; so it costs two comparisons and a count.
 // Invariant: PeerIn::early holds no message that has had its turn, and is sorted by number.
 // Bound: once kMostEarly bytes of a peer are kept, its ring is read only up to the next early
 // message (keeps_enough()): the message that all wait for cannot lie behind it, since a ring is in
@@ -28,40 +28,26 @@
 
 namespace adaptib {
 
-class ArrivalOrderListener {
-public:
-    // Handles a message that was kept, in its turn.
-    virtual void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) = 0;
-
-protected:
-    ~ArrivalOrderListener() = default;
-};
-
 class ArrivalOrder {
 public:
     static constexpr Bytes kMostEarly = 128 * kKiB;
 
-    ArrivalOrder(BlockPool& pool, LostPeers& lost, Counters& counters,
-                 ArrivalOrderListener& listener)
-        : pool_(pool), lost_(lost), counters_(counters), listener_(listener) {}
+    ArrivalOrder(BlockPool& pool, LostPeers& lost, Counters& counters)
+        : pool_(pool), lost_(lost), counters_(counters) {}
 
     static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
         return sequence == peer.in.next_receive && !peer.in.teardown_pending && !peer.in.unheard;
     }
     // Called before a message is handled. REQUIRES: has_its_turn().
     static void begin_turn(Peer& peer) { ++peer.in.next_receive; }
-    // Called after that; hands over kept messages that follow it.
-    [[gnu::always_inline]] void end_turn(Peer& peer) {
-        if (peer.in.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
-    }
     // Returns true if no more early messages of the peer should be taken.
     static bool keeps_enough(const Peer& peer) { return peer.in.early_bytes >= kMostEarly; }
     // Takes a message whose turn it is not: keeps it, or drops it.
     void on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body);
-    // Hands over the kept messages whose turn it is.
-    void run_early(Peer& peer);
+    // Begins the turn of the first kept message, if it is the next one. The caller handles it and
+    // then release()s it. Null: there is none.
+    static EarlyMessage* take_next(Peer& peer);
+    void release(Peer& peer, EarlyMessage& message);
     // At the end: returns the kept messages to the pool.
     void forget(Peer& peer);
 
@@ -69,12 +55,10 @@ private:
     static EarlyMessage* place_of(const PeerIn& in, std::uint32_t sequence);
     void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
     static EarlyMessage& take_first(PeerIn& in);
-    void release(PeerIn& in, EarlyMessage& message);
 
     BlockPool& pool_;
     LostPeers& lost_;
     Counters& counters_;
-    ArrivalOrderListener& listener_;
 };
 
 } // namespace adaptib

@@ -3,12 +3,13 @@
 
 namespace adaptib {
 
-void BackPressure::look(Peer& peer) {
+bool BackPressure::takes_too_much(Peer& peer) const {
     peer.flow.unexpected.look_at = peer.flow.unexpected.bytes + step_;
-    if (!is_over(peer)) {
-        return;
-    }
-    if (const Allowance least = listener_.least_for(peer); least != peer.flow.unexpected.told) {
+    return is_over(peer);
+}
+
+void BackPressure::restrain(Peer& peer, Allowance least) {
+    if (least != peer.flow.unexpected.told) {
         send_allowance(peer, least);
     }
 }
@@ -79,7 +80,9 @@ void BackPressure::send_allowance(Peer& peer, Allowance allowance) {
         restrained_.push_back(peer);
     }
     peer.flow.unexpected.told = allowance;
-    listener_.on_allowed(peer, allowance);
+    counters_.peers_restrained += allowance == Allowance::nothing ? 1 : 0;
+    flow_.send_control(peer, MessageType::allowance, nullptr, 0,
+                       static_cast<std::uint8_t>(allowance));
 }
 
 } // namespace adaptib

@@ -12,9 +12,10 @@
 // process wait, every peer may send. Two processes that both send first and then receive rely on
 // such memory, which MPI's rules call unsafe; but they are common, and work as long as there is
 // memory.
-// Units: bytes, including the record of each message. Ownership: none; forget() removes a peer.
+// Units: bytes, including the record of each message.
+// Ownership: refers to the flow, which tells the peers; forget() removes a peer.
 // Threads: one at a time.
-// May touch: base/, peer/.
+// May touch: base/, peer/, stats/, send_flow.h.
 #pragma once
 
 #include <algorithm>
@@ -22,30 +23,25 @@
 #include "base/intrusive_list.h"
 #include "base/units.h"
 #include "peer/peer.h"
+#include "protocol/send_flow.h"
+#include "stats/counters.h"
 
 namespace adaptib {
-
-class BackPressureListener {
-public:
-    virtual void on_allowed(Peer& peer, Allowance allowance) = 0; // tell the peer
-    // Returns the least allowance to give a peer whose messages take too much memory.
-    virtual Allowance least_for(const Peer& peer) const = 0;
-
-protected:
-    ~BackPressureListener() = default;
-};
 
 class BackPressure {
 public:
     // `most`: bound on the messages of all peers.
-    BackPressure(Bytes most, BackPressureListener& listener)
-        : most_(most), step_(std::clamp<Bytes>(most / 8, 256, 64 * kKiB)), listener_(listener) {}
+    BackPressure(Bytes most, SendFlow& flow, Counters& counters)
+        : most_(most), step_(std::clamp<Bytes>(most / 8, 256, 64 * kKiB)), flow_(flow),
+          counters_(counters) {}
 
-    void on_kept(Peer& peer, Bytes bytes) {
+    // `least()`: returns the least allowance to give the peer if its messages take too much memory.
+    template <typename Least> void on_kept(Peer& peer, Bytes bytes, const Least& least) {
         bytes_ += bytes;
         peer.flow.unexpected.bytes += bytes;
-        if (peer.flow.unexpected.bytes >= peer.flow.unexpected.look_at) [[unlikely]] {
-            look(peer);
+        if (peer.flow.unexpected.bytes >= peer.flow.unexpected.look_at && takes_too_much(peer))
+            [[unlikely]] {
+            restrain(peer, least());
         }
     }
     void on_received(Peer& peer, Bytes bytes) {
@@ -69,7 +65,8 @@ public:
     Bytes most() const { return most_; }
 
 private:
-    void look(Peer& peer);
+    bool takes_too_much(Peer& peer) const;
+    void restrain(Peer& peer, Allowance least);
     void ease(Peer& peer);
     void send_allowance(Peer& peer, Allowance allowance);
     bool is_over(const Peer& peer) const {
@@ -84,7 +81,8 @@ private:
     const Bytes most_;
     // A peer with fewer bytes is not restrained; it is checked again after that many more.
     const Bytes step_;
-    BackPressureListener& listener_;
+    SendFlow& flow_;
+    Counters& counters_;
     Bytes bytes_ = 0;
     Bytes eased_at_ = 0; // bytes_ when all peers were last checked
     IntrusiveList<Peer, &Peer::flow, &PeerFlow::restrained_link> restrained_;

@@ -34,6 +34,16 @@ public:
             list_.push(user);
         }
     }
+    // Ends a receive. `failure`: SUCCESS, or the status of a receive that did not get its data.
+    void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
+                          Bytes received, int failure) {
+        UserRequest& user = request.user();
+        user.source = envelope.source;
+        user.tag = envelope.tag;
+        const bool truncated =
+            failure == OPAL_COMMON_ADAPTIB_SUCCESS && message_bytes > request.data.bytes;
+        complete(user, truncated ? +OPAL_COMMON_ADAPTIB_TRUNCATED : failure, received);
+    }
     CompletedList& list() { return list_; }
 
 private:

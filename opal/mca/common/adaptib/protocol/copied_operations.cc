@@ -18,7 +18,7 @@ Status CopiedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t
                                Opcode opcode, UserRequest& user, bool& complete_now) {
     auto started = std::make_unique<CopiedOneSided>(*this, transfers_, peer);
     if (const Status status = staging(peer).take(started->block); !status.ok()) {
-        if (operations_.size() > 0 || listener_.long_messages_under_way()) {
+        if (staging(peer).any_taken()) { // by operations, or by long messages
             return Status::error(Reason::no_memory);
         }
         message_(Severity::failure,
@@ -59,9 +59,8 @@ void CopiedOperations::start_block(CopiedOneSided& operation) {
     transfers_.start_operation(operation);
 }
 
-void CopiedOneSided::on_rma_done() { operations.on_block(*this); }
-
-void CopiedOperations::on_block(CopiedOneSided& operation) {
+void CopiedOperations::on_rma_done(Transfer& transfer) {
+    auto& operation = static_cast<CopiedOneSided&>(transfer);
     TransferPlan& rma = operation.rma;
     if (!rma.failed) {
         if (rma.opcode != Opcode::write) {

@@ -32,25 +32,11 @@
 
 namespace adaptib {
 
-class CopiedOperations;
 class TransferEngine;
 
-class CopiedOperationsListener {
-public:
-    // Returns true if long messages are under way: they may hold staging blocks, which they will
-    // give back.
-    virtual bool long_messages_under_way() const = 0;
-
-protected:
-    ~CopiedOperationsListener() = default;
-};
-
 struct CopiedOneSided final : Transfer {
-    CopiedOneSided(CopiedOperations& of, TransferEngine& by, Peer& to)
-        : Transfer(by, to), operations(of) {}
-    void on_rma_done() override;
+    CopiedOneSided(TransferOwner& of, TransferEngine& by, Peer& to) : Transfer(of, by, to) {}
 
-    CopiedOperations& operations;
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
     std::uint64_t epoch = 0; // FlushEpochs
@@ -61,27 +47,25 @@ struct CopiedOneSided final : Transfer {
     Bytes moved = 0;  // in completed blocks
 };
 
-class CopiedOperations {
+class CopiedOperations final : public TransferOwner {
 public:
     // `block_bytes`: of the staging blocks.
     CopiedOperations(Bytes block_bytes, ExposedMemory& memory, TransferEngine& transfers,
-                     FlushEpochs& flush_epochs, Completions& completions, MessageFunction message,
-                     CopiedOperationsListener& listener)
+                     FlushEpochs& flush_epochs, Completions& completions, MessageFunction message)
         : block_bytes_(block_bytes), memory_(memory), transfers_(transfers),
-          flush_epochs_(flush_epochs), completions_(completions), message_(std::move(message)),
-          listener_(listener) {}
+          flush_epochs_(flush_epochs), completions_(completions), message_(std::move(message)) {}
     // Destroys the operations that will not end any more.
     ~CopiedOperations();
     CopiedOperations(const CopiedOperations&) = delete;
     CopiedOperations& operator=(const CopiedOperations&) = delete;
 
     // Sets `complete` to true if the request ended within the call. REQUIRES: the operation has
-    // been checked, the peer has not failed. Errors: no_memory while other operations hold all
-    // staging blocks; not_supported if there is no block to wait for.
+    // been checked, the peer has not failed. Errors: no_memory while others hold all staging
+    // blocks; not_supported if there is no block to wait for.
     Status start(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
                  UserRequest& user, bool& complete);
-    // Called by an operation whose block is through.
-    void on_block(CopiedOneSided& operation);
+    // The block of an operation is through.
+    void on_rma_done(Transfer& transfer) override;
     std::size_t under_way() const { return operations_.size(); }
 
 private:
@@ -94,7 +78,6 @@ private:
     FlushEpochs& flush_epochs_;
     Completions& completions_;
     MessageFunction message_;
-    CopiedOperationsListener& listener_;
     IdTable<CopiedOneSided> operations_;
 };
 

@@ -34,14 +34,15 @@ void Disconnects::announce(Peer& peer, std::uint8_t how) {
 
 // Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
 // it, and requests started meanwhile wait for its end, which needs nothing but the peer's answer.
-void Disconnects::keep(Peer& peer) {
+bool Disconnects::keep(Peer& peer) {
     peer.ending.release = Release::none;
-    if (peer.session.disconnect_sent && !peer.ending.disconnect_received) {
-        peer.session.disconnect_sent = false;
-        const IdBody body{peer.ending.disconnect_number};
-        flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
-        listener_.start_held(peer);
+    if (!peer.session.disconnect_sent || peer.ending.disconnect_received) {
+        return false;
     }
+    peer.session.disconnect_sent = false;
+    const IdBody body{peer.ending.disconnect_number};
+    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
+    return true;
 }
 
 // A disconnect that only one side has begun will never be over: the peer would wait for that of
@@ -59,26 +60,27 @@ bool Disconnects::leave(Peer& peer) {
     return true;
 }
 
-void Disconnects::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
+bool Disconnects::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
+    bool kept = false;
     if (flags == kDisconnectFinal) {
         peer.health.life.left = true;
         peer.ending.disconnect_received = true;
         events_.report(peer, PeerEvent::gone);
-        return;
+        return kept;
     }
     if (flags == kDisconnectAck) {
         peer.ending.disconnect_acked =
             peer.session.disconnect_sent && body.id == peer.ending.disconnect_number;
     } else if (flags == kDisconnectRevoked) {
         peer.ending.disconnect_received = false;
-        if (!peer.ending.released()) { // wanted here as well: there is no disconnect to wait for
-            keep(peer);
-        }
+        // If it is wanted here as well, there is no disconnect to wait for.
+        kept = !peer.ending.released() && keep(peer);
     } else if (!peer.ending.disconnect_received) {
         peer.ending.disconnect_received = true;
         flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
     }
     end_if_over(peer);
+    return kept;
 }
 
 // This side's answer must be on its way, not pending: the channel that it takes is taken down.

@@ -24,32 +24,23 @@
 
 namespace adaptib {
 
-class DisconnectsListener {
-public:
-    // Sends what was held during the handshake, or adds it to what waits.
-    virtual void start_held(Peer& peer) = 0;
-
-protected:
-    ~DisconnectsListener() = default;
-};
-
 class Disconnects {
 public:
     // `events`: hears that the handshake of a peer is over, or that its process ends and has sent
     // the last of its messages.
-    Disconnects(SendFlow& flow, BackPressure& back_pressure, PeerEvents& events,
-                DisconnectsListener& listener)
-        : flow_(flow), back_pressure_(back_pressure), events_(events), listener_(listener) {}
+    Disconnects(SendFlow& flow, BackPressure& back_pressure, PeerEvents& events)
+        : flow_(flow), back_pressure_(back_pressure), events_(events) {}
 
     // The user has released the peer.
     void release(Peer& peer);
-    // Undoes release(): the user wants the peer again.
-    void keep(Peer& peer);
+    // Undoes release(): the user wants the peer again. Returns true if what was held may go now.
+    bool keep(Peer& peer);
     // This process ends: tells the peer. Nothing may be sent to it afterwards. Returns false if the
     // peer needs no word: it is gone, there was no traffic, or both have begun to disconnect.
     bool leave(Peer& peer);
 
-    void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
+    // Returns true if what was held may go now.
+    bool on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
     // Ends the handshake if it is over. Called, too, when nothing is pending for the peer any more.
     void end_if_over(Peer& peer);
     // The core has taken the connection down; next it starts what was held.
@@ -61,7 +52,6 @@ private:
     SendFlow& flow_;
     BackPressure& back_pressure_;
     PeerEvents& events_;
-    DisconnectsListener& listener_;
 };
 
 } // namespace adaptib

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Eager messages, and the acknowledgment of synchronous ones.
+// Eager messages arrive, synchronous or not.
 #include <algorithm>
 
 #include "base/copy.h"
-#include "protocol/message_sends.h"
 #include "protocol/tagged_receives.h"
 
 namespace adaptib {
@@ -15,7 +14,7 @@ void TaggedReceives::on_eager_sync(Peer& peer, const MessageHeader& header, cons
     note_event(trace_, TraceKind::message_arrived, {.peer = peer.contact.name, .value = length});
     if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
         deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
-        flow_.send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));
+        parts_.flow.send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));
         return;
     }
     InboundMessage* message =
@@ -45,18 +44,8 @@ void TaggedReceives::deliver_part(ReceiveRequest& request, const Envelope& envel
                                   const std::byte* payload, Bytes length) {
     const Bytes taken = std::min<Bytes>(length, request.data.bytes);
     const bool failed = taken > 0 && !scatter(request.data, 0, payload, taken).ok();
-    complete_receive(request, envelope, length, taken,
-                     failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS);
-}
-
-void MessageSends::on_sync_ack(Peer& peer, const IdBody& body) {
-    SendRequest* request = waiting_acks_.find(body.id);
-    if (request == nullptr || request->peer != &peer || !request->sent) {
-        ++counters_.bad_packets;
-        return;
-    }
-    waiting_acks_.remove(body.id);
-    completions_.complete(*request->user, OPAL_COMMON_ADAPTIB_SUCCESS, request->data.bytes);
+    completions_.complete_receive(request, envelope, length, taken,
+                                  failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
 } // namespace adaptib

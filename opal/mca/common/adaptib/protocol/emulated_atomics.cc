@@ -82,14 +82,13 @@ Status EmulatedAtomics::start(Peer& peer, const opal_common_adaptib_one_sided_t&
     return kOk;
 }
 
-// May fail the peer, and end the operation with it.
 void EmulatedAtomics::send(EmulatedAtomic& atomic) {
     Peer& peer = atomic.peer;
     const AtomicBody body = atomic.body;
     atomic.queued = false;
     count_rma(counters_, peer, static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
     ++counters_.operations_assisted;
-    listener_.send_one_sided_message(peer, MessageType::atomic, &body, sizeof body);
+    flow_.send_one_sided(peer, MessageType::atomic, &body, sizeof body);
 }
 
 void EmulatedAtomics::send_queued(const Peer& peer) {
@@ -169,7 +168,7 @@ void EmulatedAtomics::on_atomic(Peer& peer, const AtomicBody& body) {
     } else {
         ++counters_.bad_packets;
     }
-    listener_.send_one_sided_message(peer, MessageType::atomic_done, &done, sizeof done);
+    flow_.send_one_sided(peer, MessageType::atomic_done, &done, sizeof done);
 }
 
 } // namespace adaptib

@@ -11,7 +11,7 @@
 // Ownership: owns the records of atomics under way, in the pool; refers to all else.
 // Threads: one at a time (the core's lock).
 // May touch: base/, memory/, peer/, stats/, common_adaptib.h, completions.h, count_rma.h, flush.h,
-// region_keys.h, transfer.h.
+// region_keys.h, send_flow.h, transfer.h.
 #pragma once
 
 #include <cstddef>
@@ -30,29 +30,19 @@
 #include "protocol/flush.h"
 #include "protocol/one_sided.h"
 #include "protocol/region_keys.h"
+#include "protocol/send_flow.h"
 #include "stats/counters.h"
 
 namespace adaptib {
-
-class EmulatedAtomicsListener {
-public:
-    // Sends the peer a message. May fail the peer, and end its atomics with it.
-    virtual void send_one_sided_message(Peer& peer, MessageType type, const void* body,
-                                        std::size_t size) = 0;
-
-protected:
-    ~EmulatedAtomicsListener() = default;
-};
 
 class EmulatedAtomics {
 public:
     // `self`: name of this process. `windows`: memory that the peers' atomics may reach.
     EmulatedAtomics(std::uint64_t self, const WindowTable& windows, BlockPool& pool,
-                    FlushEpochs& flush_epochs, RegionKeys& region_keys, Completions& completions,
-                    Counters& counters, EmulatedAtomicsListener& listener)
+                    FlushEpochs& flush_epochs, RegionKeys& region_keys, SendFlow& flow,
+                    Completions& completions, Counters& counters)
         : self_(self), windows_(windows), pool_(pool), flush_epochs_(flush_epochs),
-          region_keys_(region_keys), completions_(completions), counters_(counters),
-          listener_(listener) {}
+          region_keys_(region_keys), flow_(flow), completions_(completions), counters_(counters) {}
     // Destroys the records of atomics that will not end any more.
     ~EmulatedAtomics();
     EmulatedAtomics(const EmulatedAtomics&) = delete;
@@ -87,9 +77,9 @@ private:
     BlockPool& pool_;
     FlushEpochs& flush_epochs_;
     RegionKeys& region_keys_;
+    SendFlow& flow_;
     Completions& completions_;
     Counters& counters_;
-    EmulatedAtomicsListener& listener_;
     IdTable<EmulatedAtomic> atomics_;
 };
 

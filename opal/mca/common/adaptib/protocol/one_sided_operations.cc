@@ -36,14 +36,6 @@ Opcode opcode_of(opal_common_adaptib_operation_t operation) {
     return Opcode::compare_swap;
 }
 
-std::uint32_t access_for(Opcode opcode) {
-    switch (opcode) {
-    case Opcode::write: return kRemoteWrite;
-    case Opcode::read: return kRemoteRead;
-    default: return kRemoteAtomic;
-    }
-}
-
 // Checks all but whether the description covers the operation's memory, which RegionKeys checks.
 Status check(const opal_common_adaptib_one_sided_t& operation) {
     if (!RegionKeys::is_sound(*operation.remote, right_for(operation.operation))) {
@@ -59,16 +51,14 @@ Status check(const opal_common_adaptib_one_sided_t& operation) {
 } // namespace
 
 OneSidedOperations::OneSidedOperations(const Options& options, const Parts& parts, LostPeers& lost,
-                                       const MessageFunction& message, OneSidedListener& listener)
+                                       Counters& counters, const MessageFunction& message)
     : options_(options), memory_(parts.memory), pool_(parts.pool), transfers_(parts.transfers),
-      counters_(parts.counters), completions_(parts.completions), lost_(lost), listener_(listener),
-      target_(memory_.lent(), options.lock, parts.counters, listener),
-      synchronous_(*options.clock, options.block_bytes, memory_, parts.counters, target_),
-      region_keys_(parts.rails, parts.counters, message),
-      atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_, completions_,
-               parts.counters, listener),
-      copied_(options.block_bytes, memory_, transfers_, flush_epochs_, completions_, message,
-              listener) {}
+      counters_(counters), completions_(parts.completions), lost_(lost),
+      synchronous_(parts.synchronous), flow_(parts.flow),
+      region_keys_(parts.transfers.region_keys()),
+      atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_, flow_,
+               completions_, counters),
+      copied_(options.block_bytes, memory_, transfers_, flush_epochs_, completions_, message) {}
 
 OneSidedOperations::~OneSidedOperations() {
     operations_.for_each([this](OneSidedOperation* operation) { pool_.destroy(operation); });
@@ -98,6 +88,9 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     if (peer.session.lost()) {
         lost_.report(peer);
         return Status::error(Reason::unreachable);
+    }
+    if (under_way() >= kMostUnderWay) {
+        return Status::error(Reason::no_memory);
     }
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory
         return atomics_.start(peer, operation, opcode_of(operation.operation), user, complete_now);
@@ -224,9 +217,8 @@ bool OneSidedOperations::try_rma(Peer& peer, const opal_common_adaptib_one_sided
     return synchronous_.execute_atomic(peer, work, *region, keys);
 }
 
-void OneSidedOperation::on_rma_done() { operations.on_done(*this); }
-
-void OneSidedOperations::on_done(OneSidedOperation& operation) {
+void OneSidedOperations::on_rma_done(Transfer& transfer) {
+    auto& operation = static_cast<OneSidedOperation&>(transfer);
     const TransferPlan& rma = operation.rma;
     if (rma.failed && rma.failure == TransferFailure::refusal && !rma.keys.asked) [[unlikely]] {
         if (!operation.peer.session.lost()) {
@@ -260,13 +252,7 @@ void OneSidedOperations::ask(OneSidedOperation& operation) {
     operation.rma.failed = false;
     operation.rma.failure = TransferFailure::path;
     operation.rma.keys.asked = true;
-    ask_for_keys(operation);
-}
-
-void OneSidedOperations::ask_for_keys(Transfer& transfer) {
-    const RegionQueryBody body{asking_.add(&transfer), transfer.rma.remote, transfer.rma.length,
-                               access_for(transfer.rma.opcode), 0};
-    listener_.send_one_sided_message(transfer.peer, MessageType::region_query, &body, sizeof body);
+    transfers_.ask_for_keys(operation);
 }
 
 void OneSidedOperations::on_region_query(Peer& peer, const RegionQueryBody& body,
@@ -281,55 +267,7 @@ void OneSidedOperations::on_region_query(Peer& peer, const RegionQueryBody& body
         memory->copy_remote_keys(answer.keys);
         answer.key_count = memory->key_count();
     }
-    listener_.send_one_sided_message(peer, MessageType::region_keys, &answer, sizeof answer);
-}
-
-void OneSidedOperations::on_region_keys(Peer& peer, const RegionKeysBody& body) {
-    Transfer* const transfer = asking_.find(body.id);
-    if (transfer == nullptr || &transfer->peer != &peer) {
-        ++counters_.bad_packets;
-        return;
-    }
-    asking_.remove(body.id);
-    TransferPlan& rma = transfer->rma;
-    if (body.key_count == 0) {
-        rma.failed = true;
-        if (rma.one_sided) {
-            region_keys_.refuse(peer, rma);
-        }
-        transfer->on_rma_done();
-        return;
-    }
-    for (std::uint32_t i = 0; i < body.key_count; ++i) {
-        counters_.keys_replaced += rma.remote_keys[i] != body.keys[i] ? 1 : 0;
-        rma.remote_keys[i] = body.keys[i];
-    }
-    rma.remote_key_count = body.key_count;
-    rma.keys.epoch = body.key_epoch;
-    if (rma.one_sided) {
-        transfers_.start_operation(*transfer);
-    } else {
-        transfers_.start_transfer(*transfer);
-    }
-}
-
-void OneSidedOperations::fail_asking(const Peer& peer) {
-    std::vector<Transfer*> lost;
-    asking_.remove_if([&](Transfer* transfer) {
-        const bool its = &transfer->peer == &peer;
-        if (its) {
-            lost.push_back(transfer);
-        }
-        return its;
-    });
-    for (Transfer* transfer : lost) {
-        transfer->rma.failed = true;
-        transfer->on_rma_done();
-    }
-}
-
-void OneSidedOperations::for_each_asked(const std::function<void(const Peer&)>& f) const {
-    asking_.for_each([&](const Transfer* transfer) { f(transfer->peer); });
+    flow_.send_one_sided(peer, MessageType::region_keys, &answer, sizeof answer);
 }
 
 } // namespace adaptib

@@ -10,22 +10,19 @@
 //                            (copied_operations.h)
 //     by the target          an atomic that the target's processor executes (emulated_atomics.h)
 //
-// A transfer that waits and of which nothing is posted is shelved: its record moves into its
-// request, so the core needs no memory for them, however many wait (shelved.cc).
 // The target's part of operations of peers of this host is RmaTarget's.
+// Bound: kMostUnderWay operations at a time; the caller tries again when some have ended.
 // Ownership: owns the operations under way, in the pool; refers to all else.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, memory/, channel/, peer/, schedule/, stats/, common_adaptib.h, and of
 // protocol/ completions.h, copied_operations.h, emulated_atomics.h, flush.h, intranode/,
-// one_sided.h, region_keys.h, transfer_engine.h.
+// one_sided.h, region_keys.h, send_flow.h, transfer_engine.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 
-#include "base/biased_lock.h"
 #include "base/clock.h"
 #include "base/id_table.h"
 #include "base/severity.h"
@@ -42,46 +39,39 @@
 #include "protocol/copied_operations.h"
 #include "protocol/emulated_atomics.h"
 #include "protocol/flush.h"
-#include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
 #include "protocol/lost_peers.h"
 #include "protocol/one_sided.h"
 #include "protocol/region_keys.h"
 #include "protocol/request.h"
+#include "protocol/send_flow.h"
 #include "protocol/transfer_engine.h"
 #include "stats/counters.h"
 
 namespace adaptib {
 
-// Notices and questions of one-sided operations to the protocol.
-class OneSidedListener : public RmaTargetListener,
-                         public EmulatedAtomicsListener,
-                         public CopiedOperationsListener {
-protected:
-    ~OneSidedListener() = default;
-};
-
-class OneSidedOperations final : public OperationListener {
+class OneSidedOperations final : public TransferOwner {
 public:
+    static constexpr std::size_t kMostUnderWay = 16384;
+
     struct Options {
         std::uint64_t self = 0;      // name of this process
         bool serves_atomics = false; // executes atomics on its windows for the peers
         Bytes block_bytes = 0;       // of the staging blocks
-        const Clock* clock = nullptr;
-        const BiasedLock* lock = nullptr; // of the core; null: one thread calls
     };
-    // Parts of the protocol that operations share with messages.
+    // Parts of the protocol that operations share with messages. Transfers and flow need not be
+    // constructed yet.
     struct Parts {
-        RailList rails;
         ExposedMemory& memory;
         BlockPool& pool;
         TransferEngine& transfers;
+        SynchronousRma& synchronous;
+        SendFlow& flow;
         Completions& completions;
-        Counters& counters;
     };
 
     OneSidedOperations(const Options& options, const Parts& parts, LostPeers& lost,
-                       const MessageFunction& message, OneSidedListener& listener);
+                       Counters& counters, const MessageFunction& message);
     // Destroys the operations that will not end any more.
     ~OneSidedOperations();
     OneSidedOperations(const OneSidedOperations&) = delete;
@@ -98,7 +88,8 @@ public:
     // If `region` is null, `local` is registered for the operation, or copied through staging
     // memory if it cannot be registered. Sets `complete` to true if the request ended within the
     // call. The request ends with BAD_PARAM if the target refuses the operation later. Returns
-    // no_memory also if the target has to be asked for keys and a disconnect is under way.
+    // no_memory also while kMostUnderWay operations are under way, or if the target has to be asked
+    // for keys and a disconnect is under way.
     // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
     // through), unreachable.
     Status start(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
@@ -145,37 +136,14 @@ public:
     std::size_t under_way() const { return flush_epochs_.under_way(); }
 
     // --- Calls of the protocol -------------------------------------------------------------------
-    SynchronousRma& synchronous() { return synchronous_; }
-    RmaTarget& target() { return target_; }
     EmulatedAtomics& atomics() { return atomics_; }
     const EmulatedAtomics& atomics() const { return atomics_; }
-    // Destroys the peer's shelved records at the end, so that no registration is left in use.
-    void forget(Peer& peer);
     // The target: answers which keys the memory has, which is a window, or else has that
     // registration (null: none).
     void on_region_query(Peer& peer, const RegionQueryBody& body, const Registration* memory);
-    // The initiator: the transfer that asked goes on, or ends as refused.
-    void on_region_keys(Peer& peer, const RegionKeysBody& body);
-    // Ends the transfers that wait for an answer of a peer that is lost.
-    void fail_asking(const Peer& peer);
-    std::size_t asking() const { return asking_.size(); }
-    // Calls f for the peer of each transfer that waits for an answer.
-    void for_each_asked(const std::function<void(const Peer&)>& f) const;
-
-    // --- Calls of an operation under way ---------------------------------------------------------
-    void on_done(OneSidedOperation& operation);
-    // Shelves an operation of which nothing is posted and which, if planned, goes over one
-    // subchannel. Returns the record that waits: the shelved one, or else the operation itself.
-    WaitingTransfer& shelve(OneSidedOperation& operation);
+    void on_rma_done(Transfer& transfer) override;
 
 private:
-    bool find_keys(Transfer& transfer) override {
-        return region_keys_.find(transfer.peer, transfer.rma);
-    }
-    void refuse(Transfer& transfer) override { region_keys_.refuse(transfer.peer, transfer.rma); }
-    void ask_for_keys(Transfer& transfer) override;
-    Transfer* unshelve(Peer& peer, WaitingTransfer& record) override;
-    void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     const Registration* local_memory(OneSidedOperation& started,
                                      const opal_common_adaptib_one_sided_t& operation);
     const Registration* small_memory(OneSidedOperation& started,
@@ -190,15 +158,13 @@ private:
     Counters& counters_;
     Completions& completions_;
     LostPeers& lost_;
-    OneSidedListener& listener_;
-    RmaTarget target_;
-    SynchronousRma synchronous_;
-    RegionKeys region_keys_;
+    SynchronousRma& synchronous_;
+    SendFlow& flow_;
+    RegionKeys& region_keys_;
     FlushEpochs flush_epochs_;
     EmulatedAtomics atomics_;
     CopiedOperations copied_;
     IdTable<OneSidedOperation> operations_;
-    IdTable<Transfer> asking_; // wait for an answer: RegionKeysBody
 };
 
 } // namespace adaptib

@@ -33,7 +33,7 @@ void Rendezvous::pack_blocks(SendTransfer& transfer) {
 // the end of an element; the excess is not announced.
 bool Rendezvous::pack_block(SendTransfer& transfer, std::uint32_t index) {
     SendTransfer::Block& block = transfer.blocks[index];
-    if (block.memory == nullptr && !listener_.staging(transfer.peer).take(block.memory).ok()) {
+    if (block.memory == nullptr && !staging(transfer.peer).take(block.memory).ok()) {
         return false;
     }
     const Data& data = transfer.request->data;

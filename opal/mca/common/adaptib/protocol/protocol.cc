@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction of the protocol; a peer is lost; a connection comes and goes; what its parts ask of
-// each other (protocol/protocol.h).
+// Construction of the protocol; a peer is lost; a connection is wanted, comes and goes.
 #include "protocol/protocol.h"
 
 #include "protocol/gone.h"
@@ -10,28 +9,30 @@ namespace adaptib {
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
                    ConnectionManager& connections, LostPeers& lost, PeerEvents& events,
                    Counters& counters)
-    : put_(options.put), rails_(rails), connections_(connections), lost_(lost), events_(events),
-      counters_(counters), receives_({options.eager_limit, options.unexpected_most}, flow_,
-                                     rendezvous_, lost, counters, *this),
-      order_(receives_.pool(), lost, counters, *this),
+    : rails_(rails), connections_(connections), lost_(lost), events_(events), counters_(counters),
+      receives_({options.eager_limit, options.unexpected_most, options.put},
+                {flow_, rendezvous_, memory_, synchronous_}, lost, counters),
+      order_(receives_.pool(), lost, counters),
       memory_({options.registration_cache, options.block_bytes, options.frequent, options.measures,
                options.still_watched},
               rails, fabrics, counters, options.message),
+      transfers_(options.transfers, rails, flow_, events, counters, options.message),
+      target_(memory_.lent(), options.lock, rendezvous_, counters),
+      synchronous_(*options.clock, options.block_bytes, memory_, counters, target_),
       one_sided_(
-          {options.self, options.serves_atomics, options.block_bytes, options.clock, options.lock},
-          {rails, memory_, receives_.pool(), transfers_, receives_.completions(), counters}, lost,
-          options.message, *this),
+          {options.self, options.serves_atomics, options.block_bytes},
+          {memory_, receives_.pool(), transfers_, synchronous_, flow_, receives_.completions()},
+          lost, counters, options.message),
       eager_tuning_(*options.clock, options.active_eager, counters),
-      sends_(options.connect_threshold,
-             {flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, lost, counters,
-             *this),
-      transfers_(options.transfers, rails, counters, *this, one_sided_),
-      flow_(receives_.pool(), lost, counters, *this),
+      sends_({flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, events, lost,
+             counters),
+      flow_(options.connect_threshold, {sends_, active_, rendezvous_}, receives_.pool(),
+            receives_.completions(), events, lost, counters),
       active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
-              receives_.completions(), lost, counters, *this),
-      disconnects_(flow_, receives_.back_pressure(), events, *this),
-      rendezvous_({options.put, options.block_bytes, options.block_depth, options.message}, flow_,
-                  transfers_, lost, counters, *this) {}
+              receives_.completions(), lost, counters),
+      disconnects_(flow_, receives_.back_pressure(), events),
+      rendezvous_({options.put, options.block_bytes, options.block_depth, options.message},
+                  {flow_, transfers_, memory_, receives_.completions(), events}, lost, counters) {}
 
 void Protocol::end_lost_peers() {
     while (events_.any(PeerEvent::lost)) {
@@ -54,7 +55,7 @@ void Protocol::end_lost(Peer& peer) {
     connections_.break_off(peer);
     sends_.fail(peer);
     one_sided_.atomics().fail(peer);
-    one_sided_.fail_asking(peer);
+    transfers_.fail_asking(peer);
     transfers_.fail_waiting(peer);
     rendezvous_.fail(peer);
     receives_.fail(peer);
@@ -78,9 +79,9 @@ bool Protocol::leaves(Peer& peer) {
 void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const {
     receives_.for_each_sender(f);
     rendezvous_.for_each_peer(f);
-    sends_.for_each_waiting_ack(f);
+    flow_.for_each_waiting_ack(f);
     one_sided_.atomics().for_each_peer(f);
-    one_sided_.for_each_asked(f);
+    transfers_.for_each_asked(f);
 }
 
 bool Protocol::is_awaited(const Peer& peer) const {
@@ -89,19 +90,21 @@ bool Protocol::is_awaited(const Peer& peer) const {
     return found;
 }
 
-bool Protocol::send_pending(PendingSend& send) {
-    if (send.kind != PendingSend::Kind::request) {
-        return rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
+void Protocol::ask_for_all() {
+    for (Peer* peer : events_.take(PeerEvent::want_connection)) {
+        connections_.request(*peer);
+        rendezvous_.on_requested(*peer);
     }
-    auto& request = static_cast<SendRequest&>(send);
-    return request.type == MessageType::active ? active_.transmit(request)
-                                               : sends_.transmit(request);
-}
-
-void Protocol::on_sent(SendRequest& request, bool failed) {
-    receives_.completions().complete(
-        *request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
-        failed ? 0 : request.data.bytes);
+    for (Peer* peer : events_.take(PeerEvent::want_repair)) {
+        if (connections_.repairs().may_begin(*peer)) {
+            connections_.repairs().begin(*peer);
+        }
+    }
+    for (Peer* peer : events_.take(PeerEvent::want_lane)) {
+        if (peer->lanes.scheduler != nullptr) {
+            connections_.migrate_control_lane(*peer, peer->lanes.scheduler->control_lane());
+        }
+    }
 }
 
 void Protocol::on_interrupted(Peer& peer) {
@@ -114,6 +117,7 @@ void Protocol::on_interrupted(Peer& peer) {
 void Protocol::on_connected(Peer& peer) {
     sends_.gathered().begin(peer, rails_);
     flow_.resume(peer);
+    disconnects_.end_if_over(peer);
     rendezvous_.on_connected(peer);
 }
 
@@ -130,7 +134,7 @@ void Protocol::on_torn_down(Peer& peer) {
     Disconnects::on_torn_down(peer);
     peer.flow.messages_sent = 0;
     transfers_.stop_balancing(peer);
-    order_.run_early(peer);
+    run_early(peer);
     start_held(peer);
 }
 
@@ -141,39 +145,12 @@ void Protocol::start_held(Peer& peer) {
 }
 
 std::size_t Protocol::retry() {
-    const std::size_t ended = flow_.retry();
+    const std::vector<Peer*>& flushed = flow_.retry();
+    for (Peer* peer : flushed) {
+        disconnects_.end_if_over(*peer);
+    }
     transfers_.post_waiting();
-    return ended;
-}
-
-void Protocol::send_one_sided_message(Peer& peer, MessageType type, const void* body,
-                                      std::size_t size) {
-    flow_.send_control(peer, type, body, size);
-    sends_.note_sent(peer);
-}
-
-bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
-    const Registration* all = memory_.whole(peer.contact.route.fabric);
-    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || put_) {
-        return false;
-    }
-    RmaWork work;
-    work.opcode = Opcode::read;
-    work.local = to;
-    work.length = wanted;
-    work.remote_address = source.address;
-    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
-    return one_sided_.synchronous().read_message(peer, work, *all, keys, source.send_id);
-}
-
-std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {
-    const SendTransfer* const transfer = rendezvous_.find_send(send_id);
-    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
-        transfer->kind != SourceKind::direct || transfer->accelerator.registration != nullptr) {
-        return {};
-    }
-    const Data& data = transfer->request->data;
-    return {static_cast<std::byte*>(data.base), data.bytes};
+    return flushed.size();
 }
 
 void Protocol::update_levels() {

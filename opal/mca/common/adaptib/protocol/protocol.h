@@ -3,42 +3,34 @@
 // put, get and atomics.
 //
 // Purpose: turns "send these bytes with this envelope" into messages on a peer's channel, and these
-// back into a matched, filled receive. One file of this folder per protocol event:
+// back into a matched, filled receive. Protocol constructs its parts, hands each message whose turn
+// has come to the one that it is for (arrival.cc), and tells them when a connection comes or goes,
+// or a peer is lost. The parts call those that come before them in this list, and nobody calls
+// Protocol: what has to happen elsewhere is an event of the peer (peer/peer_events.h).
 //
-//     arrival.cc             a message's turn has come: dispatch
-//     restrained.cc          back-pressure: a peer is told which messages it may send
-//     protocol.cc            construction; a connection comes and goes; a peer is lost; what the
-//                            parts ask of each other
-//
-// intranode/ has operations of two processes of a host that end within the initiator's call
-// (SynchronousRma, the initiator's side; RmaTarget, the target's):
-//
-//     target_assisted.cc     target-assisted puts, gets and atomics
-//     cooperative_copy.cc    cooperative copy: both ends copy a part of long data
-//     staged.cc              staged copy: long data goes through staging memory (staged_ends.h)
-//
-// and the parts that have a class of their own:
-//
-//     ring_sends.h           the fast path of tagged sends
-//     message_sends.h        tagged sends that need a request
-//     gathered_sends.h       eager ones without a copy, from buffers that are sent often
-//     tagged_receives.h      receives, and the tagged messages that arrive for them
-//     active_messages.h      messages for a handler instead of for matching
-//     arrival_order.h        messages that arrive early, or again
-//     disconnects.h          the disconnect handshake with a peer that is released
-//     lost_peers.h           what the user is told of peers that are lost
-//     one_sided_operations.h put, get and atomics, with these parts:
-//       region_keys.h          keys of the remote memory; operations that the target refuses
-//       emulated_atomics.h     atomics that the target's processor executes
-//       copied_operations.h    operations on memory that cannot be registered
-//       shelved.cc             the record of a waiting operation lies in its request
-//     rendezvous.h           the data of long messages, and of those that are not contiguous
-//     send_flow.h            the order of messages to a peer: pending and repeated ones, control
-//     transfer_engine.h      posts the stripes of transfers (transfer.h), and sees them complete
-//     back_pressure.h        the bound on memory for unexpected messages
-//     eager_tuning.h         learns the eager limits, and which way a stream takes
 //     completions.h          reports requests that have ended (request.h), each once
+//     lost_peers.h           what the user is told of peers that are lost
+//     arrival_order.h        messages that arrive early, or again
+//     send_flow.h            the order of messages to a peer: pending and repeated ones, control
+//     back_pressure.h        the bound on memory for unexpected messages
+//     disconnects.h          the disconnect handshake with a peer that is released
+//     region_keys.h          keys of remote memory; operations that the target refuses
+//     transfer_engine.h      posts the stripes of transfers (transfer.h), and sees them complete
+//     rendezvous.h           the data of long messages, and of those that are not contiguous
+//     intranode/             operations of two processes of a host that end within the initiator's
+//                            call: SynchronousRma is the initiator's side, RmaTarget the target's;
+//                            target_assisted.cc, cooperative_copy.cc (both ends copy a part of long
+//                            data), staged.cc (long data goes through staging memory)
+//     tagged_receives.h      receives, and the tagged messages that arrive for them
+//     eager_tuning.h         learns the eager limits, and which way a stream takes
+//     gathered_sends.h       eager messages without a copy, from buffers that are sent often
+//     message_sends.h        tagged sends that need a request
+//     ring_sends.h           the fast path of those that need none
+//     active_messages.h      messages for a handler instead of for matching
 //     flush.h                tells when the operations started before a flush are complete
+//     emulated_atomics.h     atomics that the target's processor executes
+//     copied_operations.h    operations on memory that cannot be registered
+//     one_sided_operations.h put, get and atomics
 //
 // Invariants
 //   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed
@@ -72,6 +64,8 @@
 #include "protocol/completions.h"
 #include "protocol/disconnects.h"
 #include "protocol/eager_tuning.h"
+#include "protocol/intranode/rma_target.h"
+#include "protocol/intranode/synchronous_rma.h"
 #include "protocol/lost_peers.h"
 #include "protocol/message_sends.h"
 #include "protocol/one_sided_operations.h"
@@ -84,15 +78,7 @@
 
 namespace adaptib {
 
-class Protocol final : ArrivalOrderListener,
-                       TaggedReceivesListener,
-                       MessageSendsListener,
-                       OneSidedListener,
-                       ActiveMessagesListener,
-                       DisconnectsListener,
-                       TransferListener,
-                       SendFlowListener,
-                       RendezvousListener {
+class Protocol final {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -129,8 +115,22 @@ public:
     ExposedMemory& memory() { return memory_; }
     // Puts, gets and atomics.
     OneSidedOperations& one_sided() { return one_sided_; }
-    // The user releases peers, and wants them again.
+    // The user releases peers.
     Disconnects& disconnects() { return disconnects_; }
+    // Undoes Disconnects::release(): the user wants the peer again.
+    void keep(Peer& peer) {
+        if (disconnects_.keep(peer)) {
+            start_held(peer);
+        }
+    }
+    // Asks for the connections, repairs and control lanes that something has found to want
+    // (PeerEvent::want_...). Called at the end of each call that sends or starts an operation, so
+    // that these get under way while the user computes, and in each pass.
+    void ask_for_connections() {
+        if (events_.any()) [[unlikely]] {
+            ask_for_all();
+        }
+    }
 
     TaggedReceives& receives() { return receives_; }
     MessageSends& sends() { return sends_; }
@@ -150,20 +150,20 @@ public:
         }
         ArrivalOrder::begin_turn(peer);
         dispatch(peer, header, body);
-        order_.end_turn(peer);
+        end_turn(peer);
     }
     // Same for the two most frequent types. REQUIRES: ArrivalOrder::has_its_turn().
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
                                                  const std::byte* body, Bytes length) {
         ArrivalOrder::begin_turn(peer);
         receives_.on_eager(peer, envelope, body, length);
-        order_.end_turn(peer);
+        end_turn(peer);
     }
     [[gnu::always_inline]] void on_active_in_turn(Peer& peer, std::uint8_t tag,
                                                   const std::byte* body, Bytes length) {
         ArrivalOrder::begin_turn(peer);
         active_.on_active(peer, tag, body, length);
-        order_.end_turn(peer);
+        end_turn(peer);
     }
     // Ends everything that waits for peers that are lost (PeerEvent::lost), and reports the loss of
     // those for which something waits, or may wait. Work that is outstanding at a queue pair
@@ -175,7 +175,7 @@ public:
     static bool has_work_of(const Peer& peer);
     // Returns true if the peer is gone and nothing is wanted of it, which is no failure: reports
     // PeerEvent::left.
-    bool leaves(Peer& peer) override;
+    bool leaves(Peer& peer);
     // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
     void drop_disconnects(Peer& peer) { sends_.fail(peer); }
     // Calls f for each peer that an operation waits for: for a reply, or for a message from that
@@ -184,7 +184,7 @@ public:
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
         return receives_.posted() + rendezvous_.sends() + rendezvous_.receives() +
-               sends_.waiting_acks() + one_sided_.atomics().under_way() + one_sided_.asking();
+               flow_.waiting_acks() + one_sided_.atomics().under_way() + transfers_.asking();
     }
 
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
@@ -205,63 +205,24 @@ public:
     void update_levels();
 
 private:
-    // restrained.cc
-    void on_allowed(Peer& peer, Allowance allowance) override;
-    Allowance least_for(const Peer& peer) const override;
+    [[gnu::always_inline]] void end_turn(Peer& peer) {
+        if (peer.in.early != nullptr) [[unlikely]] {
+            run_early(peer);
+        }
+    }
+    void ask_for_all();
+    // Sends what was held during a disconnect, or adds it to what waits.
+    void start_held(Peer& peer);
 
     // arrival.cc
-    void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) override;
+    void run_early(Peer& peer);
+    void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
     void on_region_query(Peer& peer, const RegionQueryBody& body);
-
-    std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override;
-
-    // of tagged_receives.h, active_messages.h and disconnects.h
-    bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) override;
-    void note_sent(Peer& peer) override { sends_.note_sent(peer); }
-    void start_held(Peer& peer) override;
-
-    // of send_flow.h
-    bool send_pending(PendingSend& send) override;
-    void on_send_lost(SendRequest& request) override { sends_.on_lost(request); }
-    void on_flushed(Peer& peer) override { disconnects_.end_if_over(peer); }
-
-    // of transfer_engine.h
-    void on_control_lane(Peer& peer, std::uint32_t lane) override {
-        connections_.migrate_control_lane(peer, lane);
-    }
-
-    // of rendezvous.h
-    const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
-                                   Bytes length, std::uint32_t access) override {
-        return memory_.registered(peer.contact.route.fabric, own, address, length, access);
-    }
-    AcceleratorMemory::Use on_accelerator(const Peer& peer, const Data& data) override {
-        return memory_.accelerator(peer.contact.route.fabric).use(data);
-    }
-    StagingPool& staging(const Peer& peer) override {
-        return memory_.staging(peer.contact.route.fabric);
-    }
-    void on_sent(SendRequest& request, bool failed) override;
-    void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
-                     int failure) override {
-        receives_.complete_receive(request, request.envelope, message_bytes, received, failure);
-    }
-
-    // of more than one of them
-    void want_connection(Peer& peer) override { connections_.request(peer); }
-    void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
-
-    // of one_sided_operations.h
-    void send_one_sided_message(Peer& peer, MessageType type, const void* body,
-                                std::size_t size) override;
-    bool long_messages_under_way() const override {
-        return rendezvous_.sends() + rendezvous_.receives() > 0;
-    }
 
     void end_lost(Peer& peer);
     bool is_awaited(const Peer& peer) const;
 
-    const bool put_; // Options::put
     const RailList rails_;
     ConnectionManager& connections_;
     LostPeers& lost_;
@@ -270,10 +231,12 @@ private:
     TaggedReceives receives_;
     ArrivalOrder order_;
     ExposedMemory memory_;
+    TransferEngine transfers_;
+    RmaTarget target_;
+    SynchronousRma synchronous_;
     OneSidedOperations one_sided_;
     EagerTuning eager_tuning_;
     MessageSends sends_;
-    TransferEngine transfers_;
     SendFlow flow_;
     ActiveMessages active_;
     Disconnects disconnects_;

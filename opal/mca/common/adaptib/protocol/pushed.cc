@@ -42,7 +42,8 @@ Bytes Rendezvous::fill_fragment(SendTransfer& transfer, Bytes room) {
     return gather_some(data, transfer.packed, fragment_.data(), most);
 }
 
-bool Rendezvous::send_fragments(SendTransfer& transfer) {
+bool Rendezvous::transmit(PendingSend& send) {
+    SendTransfer& transfer = static_cast<SendTransfer::Fragments&>(send).transfer;
     Peer& peer = transfer.peer;
     for (int i = 0; i < kFragmentsInARow; ++i) {
         const Bytes most = peer.message_capacity() - sizeof(FragmentBody);

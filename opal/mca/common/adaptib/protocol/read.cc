@@ -20,8 +20,6 @@ void Rendezvous::start_read(ReceiveTransfer& transfer) {
     transfers_.start_transfer(transfer);
 }
 
-void ReceiveTransfer::on_rma_done() { rendezvous.on_read(*this); }
-
 // True if the system could not reach the memory of one end: pages that a signal handler opens at
 // the first access, say. Each end's processor then copies its own buffer, which its user has
 // promised to be there; no address that a peer names is touched so.
@@ -44,7 +42,7 @@ bool Rendezvous::take_blocks(ReceiveTransfer& transfer) {
     if (transfer.memory != nullptr) {
         return true; // the data needs no unpacking
     }
-    StagingPool& pool = listener_.staging(transfer.peer);
+    StagingPool& pool = staging(transfer.peer);
     const bool known =
         transfer.source.kind == SourceKind::direct; // else the sender decides how long blocks are
     const std::size_t all = (transfer.wanted + options_.block_bytes - 1) / options_.block_bytes;
@@ -61,7 +59,7 @@ bool Rendezvous::take_blocks(ReceiveTransfer& transfer) {
 void Rendezvous::give_blocks(ReceiveTransfer& transfer) {
     for (std::unique_ptr<StagingBlock>& block : transfer.spare) {
         if (block != nullptr) {
-            listener_.staging(transfer.peer).give(std::move(block));
+            staging(transfer.peer).give(std::move(block));
         }
     }
     transfer.spare.clear();
@@ -114,8 +112,6 @@ void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes
     transfers_.start_transfer(*block);
 }
 
-void BlockRead::on_rma_done() { rendezvous.on_block_read(*this); }
-
 // Reads a block again that could not be read into the user's buffer, to be copied there. Returns
 // false if there is no memory for it.
 bool Rendezvous::read_aside(BlockRead& block) {
@@ -123,7 +119,7 @@ bool Rendezvous::read_aside(BlockRead& block) {
     if (!spare.empty()) {
         block.memory = std::move(spare.back());
         spare.pop_back();
-    } else if (!listener_.staging(block.peer).take(block.memory).ok()) {
+    } else if (!staging(block.peer).take(block.memory).ok()) {
         return false;
     }
     block.rma.begin_again();

@@ -90,7 +90,7 @@ void TaggedReceives::consume(InboundMessage& message, ReceiveRequest& request) {
         deliver_eager(request, message.envelope, message.payload(), message.length);
         if (message.type == MessageType::eager_sync) {
             const IdBody body{message.send_id};
-            flow_.send_control(*message.peer, MessageType::sync_ack, &body, sizeof body);
+            parts_.flow.send_control(*message.peer, MessageType::sync_ack, &body, sizeof body);
         }
     }
     discard(message);
@@ -136,7 +136,17 @@ void TaggedReceives::queue_unexpected(Peer& peer, InboundMessage& message) {
     note_event(trace_, TraceKind::message_unexpected,
                {.peer = peer.contact.name, .value = message.length});
     matcher_.add_unexpected(message);
-    back_pressure_.on_kept(peer, BlockPool::block_bytes(message.size()));
+    back_pressure_.on_kept(peer, BlockPool::block_bytes(message.size()),
+                           [&] { return least_for(peer); });
+}
+
+// Returns the least allowance to give a peer whose messages take too much memory.
+Allowance TaggedReceives::least_for(const Peer& peer) const {
+    const bool own_wait = parts_.rendezvous.sends() > 0 || parts_.flow.any_wait();
+    if (own_wait || peer.session.disconnect_sent) { // nothing follows a disconnect
+        return Allowance::all;
+    }
+    return may_await(peer) ? Allowance::announcements : Allowance::nothing;
 }
 
 std::string TaggedReceives::no_memory_text(const Peer& peer, Bytes bytes) const {
@@ -155,18 +165,6 @@ bool TaggedReceives::may_await(const Peer& peer) const {
         waited_for = waited_for || from == nullptr || from == &peer;
     });
     return waited_for;
-}
-
-void TaggedReceives::complete_receive(ReceiveRequest& request, const Envelope& envelope,
-                                      Bytes message_bytes, Bytes received, int failure) {
-    UserRequest& user = request.user();
-    user.source = envelope.source;
-    user.tag = envelope.tag;
-    int status = failure;
-    if (failure == OPAL_COMMON_ADAPTIB_SUCCESS && message_bytes > request.data.bytes) {
-        status = OPAL_COMMON_ADAPTIB_TRUNCATED;
-    }
-    completions_.complete(user, status, received);
 }
 
 void TaggedReceives::update_levels() {
@@ -200,7 +198,8 @@ void TaggedReceives::fail(Peer& peer) {
     });
     for (ReceiveRequest* request : lost) {
         matcher_.cancel(*request);
-        complete_receive(*request, request->envelope, 0, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+        completions_.complete_receive(*request, request->envelope, 0, 0,
+                                      OPAL_COMMON_ADAPTIB_UNREACHABLE);
     }
 }
 

@@ -17,12 +17,12 @@ Rendezvous::~Rendezvous() {
 template <typename Transferred>
 bool Rendezvous::register_data(Transferred& transfer, const Data& data, Bytes bytes,
                                std::uint32_t access) {
+    const std::uint32_t fabric = transfer.peer.contact.route.fabric;
     if (is_contiguous(data)) {
         transfer.local = static_cast<std::byte*>(data.base);
-        transfer.memory =
-            listener_.registered(transfer.peer, transfer.own, data.base, bytes, access);
+        transfer.memory = memory_.registered(fabric, transfer.own, data.base, bytes, access);
     } else {
-        transfer.accelerator = listener_.on_accelerator(transfer.peer, data);
+        transfer.accelerator = memory_.accelerator(fabric).use(data);
         transfer.local = transfer.accelerator.address;
         transfer.memory = transfer.accelerator.registration.get();
     }
@@ -88,22 +88,22 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
                {.peer = peer.contact.name, .id = transfer->id, .value = wanted});
     ++peer.transfers.users;
     const bool open = peer.session.state == ConnectState::open;
-    if (!open) {
-        undecided_.push_back(*transfer);
-    }
-    listener_.want_connection(peer);
-    if (peer.session.lost()) {
-        return;
-    }
-    if (open ? peer.transfers.yields : !peer.session.connecting()) {
+    if (peer.session.connected() && (!open || peer.transfers.yields)) {
         ask_for_fragments(*transfer);
-        return;
-    }
-    // While the connection comes up, if it has to.
-    register_data(*transfer, request.data, wanted, kLocalWrite | kRemoteWrite);
-    if (open) {
+    } else if (open) {
+        register_receive(*transfer);
         decide(*transfer);
+    } else {
+        undecided_.push_back(*transfer);
+        events_.want_connection(peer);
+        if (peer.session.connecting()) {
+            register_receive(*transfer); // while the connection comes up
+        }
     }
+}
+
+void Rendezvous::register_receive(ReceiveTransfer& transfer) {
+    register_data(transfer, transfer.request->data, transfer.wanted, kLocalWrite | kRemoteWrite);
 }
 
 // REQUIRES: the peer is open.
@@ -151,9 +151,25 @@ template <typename F> void Rendezvous::for_each_undecided(Peer& peer, F&& f) {
     }
 }
 
+void Rendezvous::on_requested(Peer& peer) {
+    if (!peer.session.connecting()) {
+        for_each_undecided(peer, [&](ReceiveTransfer& each) { ask_for_fragments(each); });
+        return;
+    }
+    for (ReceiveTransfer* each = undecided_.front(); each != nullptr;
+         each = undecided_.next(*each)) {
+        if (&each->peer == &peer && each->memory == nullptr) {
+            register_receive(*each);
+        }
+    }
+}
+
 void Rendezvous::on_connected(Peer& peer) {
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
         if (transfer.peer.session.state == ConnectState::open) {
+            if (transfer.memory == nullptr) { // the peer has asked for the connection
+                register_receive(transfer);
+            }
             decide(transfer);
         } else {
             ask_for_fragments(transfer);
@@ -224,6 +240,16 @@ const Registration* Rendezvous::find_memory(const Peer& peer, std::uint64_t addr
     return found;
 }
 
+std::span<std::byte> Rendezvous::data_of_send(const Peer& peer, std::uint64_t send_id) const {
+    const SendTransfer* const transfer = sends_.find(send_id);
+    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
+        transfer->kind != SourceKind::direct || transfer->accelerator.registration != nullptr) {
+        return {};
+    }
+    const Data& data = transfer->request->data;
+    return {static_cast<std::byte*>(data.base), data.bytes};
+}
+
 bool Rendezvous::has_blocks(const Peer& peer) const {
     bool found = false;
     sends_.for_each([&](const SendTransfer* transfer) {
@@ -289,14 +315,16 @@ void Rendezvous::end_send(SendTransfer& transfer, bool failed) {
     transfer.peer.transfers.users -= transfer.cleared ? 1 : 0;
     for (SendTransfer::Block& block : transfer.blocks) {
         if (block.memory != nullptr) {
-            listener_.staging(transfer.peer).give(std::move(block.memory));
+            staging(transfer.peer).give(std::move(block.memory));
         }
     }
     note_event(counters_.trace, TraceKind::long_send_end,
                {.peer = transfer.peer.contact.name, .id = transfer.id, .value = transfer.wanted});
     sends_.remove(transfer.id);
     delete &transfer;
-    listener_.on_sent(request, failed);
+    completions_.complete(*request.user,
+                          failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+                          failed ? 0 : request.data.bytes);
 }
 
 // REQUIRES: no block is active and no stripe outstanding.
@@ -328,7 +356,17 @@ void Rendezvous::end_receive(ReceiveTransfer& transfer) {
     const int failure = !failed ? OPAL_COMMON_ADAPTIB_SUCCESS
                         : lost  ? OPAL_COMMON_ADAPTIB_UNREACHABLE
                                 : OPAL_COMMON_ADAPTIB_ERROR;
-    listener_.on_received(request, message_bytes, failed ? 0 : wanted, failure);
+    completions_.complete_receive(request, request.envelope, message_bytes, failed ? 0 : wanted,
+                                  failure);
+}
+
+void Rendezvous::on_rma_done(Transfer& transfer) {
+    auto& its = static_cast<MessageTransfer&>(transfer);
+    switch (its.part) {
+    case MessageTransfer::Part::send: on_write_done(static_cast<SendTransfer&>(its)); break;
+    case MessageTransfer::Part::receive: on_read(static_cast<ReceiveTransfer&>(its)); break;
+    case MessageTransfer::Part::block: on_block_read(static_cast<BlockRead&>(its)); break;
+    }
 }
 
 void Rendezvous::fail(Peer& peer) {

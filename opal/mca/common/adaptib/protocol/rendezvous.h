@@ -4,7 +4,7 @@
 // Purpose: the sender announces a message (an RTS, `rendezvous`). Once the receiver has matched it,
 // the receiver decides how the data goes: it reads (`read`), the sender writes (`written`), the
 // sender packs blocks that the receiver reads (`packed`), or the sender sends fragments (`pushed`).
-// The owner matches messages, and ends requests. One file per way:
+// TaggedReceives matches messages. One file per way:
 //
 //     rendezvous.cc       an RTS is sent or matched: who moves the data, and how; how it ends
 //     read.cc             the receiver reads: all of it, or by blocks
@@ -15,13 +15,16 @@
 // Invariants
 //   1. A transfer ends once, and its request with it.
 //   2. A message of the peer that does not fit the transfer's state is counted as a bad packet.
-// Ownership: the transfers (rendezvous_transfers.h) are Rendezvous's; the requests their owner's.
+// Ownership: the transfers (rendezvous_transfers.h) are Rendezvous's; requests are the user's until
+// Completions reports them.
 // Threads: one at a time (the core's lock).
-// May touch: base/, match/, memory/, peer/, stats/.
+// May touch: base/, match/, memory/, peer/, stats/, completions.h, lost_peers.h, request.h,
+// send_flow.h, transfer_engine.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,9 +34,12 @@
 #include "base/status.h"
 #include "base/wire.h"
 #include "memory/accelerator_memory.h"
+#include "memory/exposed_memory.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "peer/peer.h"
+#include "peer/peer_events.h"
+#include "protocol/completions.h"
 #include "protocol/lost_peers.h"
 #include "protocol/rendezvous_transfers.h"
 #include "protocol/request.h"
@@ -44,28 +50,7 @@
 
 namespace adaptib {
 
-// Notices and questions to the owner of the requests.
-class RendezvousListener {
-public:
-    // Returns a registration of the buffer with the peer's rails: the region of all memory, or
-    // `own`. Null: the buffer cannot be registered.
-    virtual const Registration* registered(const Peer& peer, RegistrationCache::Use& own,
-                                           void* address, Bytes length, std::uint32_t access) = 0;
-    // Registers data that is not contiguous in host memory with the peer's rails, if an accelerator
-    // has it. Without a registration in the result, it has to be packed or unpacked.
-    virtual AcceleratorMemory::Use on_accelerator(const Peer& peer, const Data& data) = 0;
-    virtual StagingPool& staging(const Peer& peer) = 0; // blocks that its rails reach
-    virtual void want_connection(Peer& peer) = 0;
-    virtual void on_sent(SendRequest& request, bool failed) = 0;
-    // `failure`: SUCCESS, or the status of a receive that did not get its data.
-    virtual void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
-                             int failure) = 0;
-
-protected:
-    ~RendezvousListener() = default;
-};
-
-class Rendezvous final {
+class Rendezvous final : public TransferOwner, public PendingSender {
 public:
     struct Options {
         bool put = false; // the sender writes contiguous data
@@ -74,10 +59,17 @@ public:
         MessageFunction message{};   // to people
     };
 
-    Rendezvous(const Options& options, SendFlow& flow, TransferEngine& transfers, LostPeers& lost,
-               Counters& counters, RendezvousListener& listener)
-        : options_(options), flow_(flow), transfers_(transfers), lost_(lost), counters_(counters),
-          listener_(listener) {}
+    struct Parts {
+        SendFlow& flow;
+        TransferEngine& transfers;
+        ExposedMemory& memory;
+        Completions& completions;
+        PeerEvents& events; // hears that a connection is wanted
+    };
+    Rendezvous(const Options& options, const Parts& parts, LostPeers& lost, Counters& counters)
+        : options_(options), flow_(parts.flow), transfers_(parts.transfers), memory_(parts.memory),
+          completions_(parts.completions), events_(parts.events), lost_(lost), counters_(counters) {
+    }
     ~Rendezvous(); // destroys transfers that will not end any more
     Rendezvous(const Rendezvous&) = delete;
     Rendezvous& operator=(const Rendezvous&) = delete;
@@ -85,9 +77,9 @@ public:
     // Sender: puts the request's RTS on the channel. again: there is no room now. error: the path
     // is broken.
     Status announce(SendRequest& request);
-    // Sends fragments that waited. Returns false if there is no room now. The transfer is gone once
-    // all of it is sent, it cannot be packed, or ends with the peer if that is lost.
-    bool send_fragments(SendTransfer& transfer);
+    // Sends fragments that waited. The transfer is gone once all of it is sent, or if it cannot be
+    // packed.
+    bool transmit(PendingSend& send) override;
     // Receiver: fetches the data of a matched message. `wanted`: bytes that the receive takes.
     // REQUIRES: 0 < wanted <= source.bytes.
     void receive(Peer& peer, const RendezvousBody& source, ReceiveRequest& request, Bytes wanted);
@@ -100,6 +92,8 @@ public:
     void on_written(Peer& peer, const WrittenBody& body);
     void on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body);
 
+    // A connection has been asked for: it is coming, or there is none for now.
+    void on_requested(Peer& peer);
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
     // Ends the peer's transfers that have no stripe under way; the others end with their last one.
@@ -109,7 +103,9 @@ public:
     // Transfers under way.
     std::size_t sends() const { return sends_.size(); }
     std::size_t receives() const { return receives_.size(); }
-    const SendTransfer* find_send(std::uint64_t id) const { return sends_.find(id); }
+    // Returns the data of a message that this process is sending to the peer, and that the peer may
+    // read now. Empty: there is no such message, or its data does not lie in one piece.
+    std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const;
     // Returns the registration of memory that the peer may read or write: of a message under way,
     // or of a block. Null: it is none.
     const Registration* find_memory(const Peer& peer, std::uint64_t address, Bytes bytes) const;
@@ -121,15 +117,14 @@ public:
         receives_.for_each([&](ReceiveTransfer* transfer) { f(transfer->peer); });
     }
 
-    // Calls of transfers whose RMA operation is over.
-    void on_write_done(SendTransfer& transfer);
-    void on_read(ReceiveTransfer& transfer);
-    void on_block_read(BlockRead& block);
+    void on_rma_done(Transfer& transfer) override;
 
 private:
     // rendezvous.cc
     template <typename Transferred>
     bool register_data(Transferred& transfer, const Data& data, Bytes bytes, std::uint32_t access);
+    void register_receive(ReceiveTransfer& transfer);
+    StagingPool& staging(const Peer& peer) { return memory_.staging(peer.contact.route.fabric); }
     void make_send_transfer(SendRequest& request);
     void decide(ReceiveTransfer& transfer);
     template <typename F> void for_each_undecided(Peer& peer, F&& f);
@@ -138,6 +133,8 @@ private:
     void end_receive(ReceiveTransfer& transfer);
 
     // read.cc
+    void on_read(ReceiveTransfer& transfer);
+    void on_block_read(BlockRead& block);
     static bool needs_processors(const Transfer& transfer);
     bool read_aside(BlockRead& block);
     bool take_blocks(ReceiveTransfer& transfer);
@@ -154,6 +151,7 @@ private:
 
     // written.cc
     void start_write(SendTransfer& transfer);
+    void on_write_done(SendTransfer& transfer);
 
     // pushed.cc
     void ask_for_fragments(ReceiveTransfer& transfer);
@@ -163,9 +161,11 @@ private:
     const Options options_;
     SendFlow& flow_;
     TransferEngine& transfers_;
+    ExposedMemory& memory_;
+    Completions& completions_;
+    PeerEvents& events_;
     LostPeers& lost_;
     Counters& counters_;
-    RendezvousListener& listener_;
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;
     IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;

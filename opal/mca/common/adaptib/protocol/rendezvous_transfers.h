@@ -24,19 +24,27 @@
 
 namespace adaptib {
 
-class Rendezvous;
+// The transfers of a message, which have one owner.
+struct MessageTransfer : Transfer {
+    enum class Part : std::uint8_t { send, receive, block };
+    MessageTransfer(Part what, TransferOwner& of, TransferEngine& by, Peer& with)
+        : Transfer(of, by, with), part(what) {}
 
-struct SendTransfer final : Transfer {
-    SendTransfer(Rendezvous& owner, TransferEngine& by, Peer& to)
-        : Transfer(by, to), rendezvous(owner) {}
-    void on_rma_done() override;
+    Part part;
+
+protected:
+    ~MessageTransfer() = default;
+};
+
+struct SendTransfer final : MessageTransfer {
+    SendTransfer(TransferOwner& of, TransferEngine& by, Peer& to)
+        : MessageTransfer(Part::send, of, by, to) {}
 
     struct Block {
         std::unique_ptr<StagingBlock> memory;
         Bytes length = 0; // 0: free
     };
 
-    Rendezvous& rendezvous;
     SendRequest* request = nullptr;
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
@@ -64,12 +72,10 @@ struct SendTransfer final : Transfer {
 struct ReceiveTransfer;
 
 // One block of a non-contiguous receive, or of a packed source.
-struct BlockRead final : Transfer {
-    BlockRead(Rendezvous& owner, TransferEngine& by, Peer& from, ReceiveTransfer& whole)
-        : Transfer(by, from), rendezvous(owner), transfer(whole) {}
-    void on_rma_done() override;
+struct BlockRead final : MessageTransfer {
+    BlockRead(TransferOwner& of, TransferEngine& by, Peer& from, ReceiveTransfer& whole)
+        : MessageTransfer(Part::block, of, by, from), transfer(whole) {}
 
-    Rendezvous& rendezvous;
     ReceiveTransfer& transfer;
     std::unique_ptr<StagingBlock> memory; // null: straight into the user's buffer
     Bytes offset = 0;
@@ -77,7 +83,7 @@ struct BlockRead final : Transfer {
     std::uint32_t remote_block = 0;
 };
 
-struct ReceiveTransfer final : Transfer {
+struct ReceiveTransfer final : MessageTransfer {
     enum class Mode : std::uint8_t {
         undecided,   // not known yet whether there will be a connection
         read,        // contiguous source and destination: read at once
@@ -87,11 +93,9 @@ struct ReceiveTransfer final : Transfer {
         pushed,      // protocol/pushed.cc: the sender sends fragments
     };
 
-    ReceiveTransfer(Rendezvous& owner, TransferEngine& by, Peer& from)
-        : Transfer(by, from), rendezvous(owner) {}
-    void on_rma_done() override;
+    ReceiveTransfer(TransferOwner& of, TransferEngine& by, Peer& from)
+        : MessageTransfer(Part::receive, of, by, from) {}
 
-    Rendezvous& rendezvous;
     ReceiveRequest* request = nullptr;
     std::uint64_t id = 0;
     Mode mode = Mode::undecided;

@@ -17,8 +17,8 @@ bool MessageSends::transmit_rendezvous(SendRequest& request) {
         lost_.lose(peer, reason_text(status.reason())); // the transfer ends with it
         return true;
     }
-    note_sent(peer);
-    listener_.want_connection(peer);
+    flow_.note_sent(peer);
+    events_.want_connection(peer);
     on_own_send_waits();
     return true;
 }
@@ -40,22 +40,39 @@ void TaggedReceives::on_rendezvous(Peer& peer, const MessageHeader& header,
     queue_unexpected(peer, *message);
 }
 
+bool TaggedReceives::read_at_once(Peer& peer, const RendezvousBody& source, void* to,
+                                  Bytes wanted) {
+    const Registration* all = parts_.memory.whole(peer.contact.route.fabric);
+    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
+        return false;
+    }
+    RmaWork work;
+    work.opcode = Opcode::read;
+    work.local = to;
+    work.length = wanted;
+    work.remote_address = source.address;
+    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
+    return parts_.synchronous.read_message(peer, work, *all, keys, source.send_id);
+}
+
 void TaggedReceives::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
                             ReceiveRequest& request) {
     const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
     request.envelope = envelope;
     if (lost_.is_lost(peer)) {
-        complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+        completions_.complete_receive(request, envelope, source.bytes, 0,
+                                      OPAL_COMMON_ADAPTIB_UNREACHABLE);
         return;
     }
-    if (wanted == 0 || listener_.read_at_once(peer, source, request.data.base, wanted)) {
+    if (wanted == 0 || read_at_once(peer, source, request.data.base, wanted)) {
         const IdBody body{source.send_id};
-        flow_.send_control(peer, MessageType::finish, &body, sizeof body);
+        parts_.flow.send_control(peer, MessageType::finish, &body, sizeof body);
         note_event(trace_, TraceKind::copied_at_once, {.peer = peer.contact.name, .value = wanted});
-        complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
+        completions_.complete_receive(request, envelope, source.bytes, wanted,
+                                      OPAL_COMMON_ADAPTIB_SUCCESS);
         return;
     }
-    rendezvous_.receive(peer, source, request, wanted);
+    parts_.rendezvous.receive(peer, source, request, wanted);
 }
 
 } // namespace adaptib

@@ -70,7 +70,7 @@ void TaggedReceives::copy_from_self(SendRequest& send, ReceiveRequest& receive) 
     const Bytes taken = std::min<Bytes>(send.data.bytes, receive.data.bytes);
     const bool failed = taken > 0 && !copy(send.data, receive.data, taken).ok();
     const int status = failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS;
-    complete_receive(receive, send.envelope, send.data.bytes, taken, status);
+    completions_.complete_receive(receive, send.envelope, send.data.bytes, taken, status);
     completions_.complete(*send.user, status, send.data.bytes);
 }
 

@@ -66,7 +66,8 @@ Status MessageSends::start(SendRequest& request, bool& complete_now) {
     return kOk;
 }
 
-bool MessageSends::transmit(SendRequest& request) {
+bool MessageSends::transmit(PendingSend& send) {
+    auto& request = static_cast<SendRequest&>(send);
     const bool eager = request.type != MessageType::rendezvous;
     return eager ? transmit_eager(request) : transmit_rendezvous(request);
 }
@@ -78,14 +79,13 @@ bool MessageSends::transmit_eager(SendRequest& request) {
     if (length > peer.message_capacity()) [[unlikely]] {
         // The channel has changed since the send was started.
         request.type = MessageType::rendezvous;
-        waiting_acks_.remove(request.id);
-        request.id = 0;
+        flow_.forget_ack(request);
         return transmit_rendezvous(request);
     }
     if (const auto outcome = gathered_.try_send(request);
         outcome != GatheredSends::Outcome::declined) [[unlikely]] {
         if (outcome == GatheredSends::Outcome::sent) {
-            note_sent(peer);
+            flow_.note_sent(peer);
         }
         return outcome == GatheredSends::Outcome::sent;
     }
@@ -94,15 +94,13 @@ bool MessageSends::transmit_eager(SendRequest& request) {
         return false;
     }
     if (body != 0) {
-        if (request.id == 0) {
-            request.id = waiting_acks_.add(&request);
-        }
+        flow_.await_ack(request);
         std::memcpy(to, &request.id, sizeof request.id);
     }
     const Status packed = gather_all(request.data, 0, to + body, request.data.bytes);
     if (!packed.ok()) [[unlikely]] {
         peer.abandon(length);
-        waiting_acks_.remove(request.id);
+        flow_.forget_ack(request);
         completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
         return true;
     }
@@ -112,7 +110,7 @@ bool MessageSends::transmit_eager(SendRequest& request) {
         if (status.is_again()) {
             return false;
         }
-        if (body == 0) { // otherwise the request is in waiting_acks_, and ends with the peer
+        if (body == 0) { // otherwise it waits for its acknowledgment, and ends with the peer
             completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
         }
         lost_.lose(peer, reason_text(status.reason()));
@@ -122,20 +120,13 @@ bool MessageSends::transmit_eager(SendRequest& request) {
     request.sent = true;
     note_event(counters_.trace, TraceKind::message_sent,
                {.peer = peer.contact.name, .value = request.data.bytes});
-    note_sent(peer);
+    flow_.note_sent(peer);
     if (body == 0) {
         completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
     } else {
         on_own_send_waits();
     }
     return true;
-}
-
-void MessageSends::note_sent(Peer& peer) {
-    if (peer.session.state == ConnectState::idle &&
-        ++peer.flow.messages_sent >= connect_threshold_) {
-        listener_.want_connection(peer);
-    }
 }
 
 void MessageSends::on_allowance(Peer& peer, std::uint8_t flags) {
@@ -157,27 +148,11 @@ void MessageSends::on_allowance(Peer& peer, std::uint8_t flags) {
 // -------------------------------------------------------------------------------------------------
 // Failure and end
 
-void MessageSends::on_lost(SendRequest& request) {
-    if (request.id == 0 && request.transfer == nullptr) { // else it ends with those
-        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-    }
-}
-
 void MessageSends::fail(Peer& peer) {
     back_pressure_.forget(peer);
     peer.allow(Allowance::all);
     flow_.fail(peer);
     GatheredSends::fail(peer);
-    std::vector<SendRequest*> unanswered;
-    waiting_acks_.for_each([&](SendRequest* request) {
-        if (request->peer == &peer) {
-            unanswered.push_back(request);
-        }
-    });
-    for (SendRequest* request : unanswered) {
-        waiting_acks_.remove(request->id);
-        completions_.complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-    }
 }
 
 bool MessageSends::has_messages_of(const Peer& peer) const {
@@ -193,12 +168,8 @@ bool MessageSends::has_messages_of(const Peer& peer) const {
     bool found = peer.flow.any_gathered() || has_requests(peer.out.pending) ||
                  has_requests(peer.interruption.in_doubt) || has_requests(peer.ending.queued);
     rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
-    waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
+    flow_.for_each_waiting_ack([&](const Peer& each) { found = found || &each == &peer; });
     return found;
-}
-
-void MessageSends::for_each_waiting_ack(const std::function<void(const Peer&)>& f) const {
-    waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
 }
 
 } // namespace adaptib

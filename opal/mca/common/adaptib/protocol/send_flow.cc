@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "protocol/gone.h"
+
 namespace adaptib {
 
 namespace {
@@ -47,6 +49,18 @@ void SendFlow::send_control(Peer& peer, MessageType type, const void* body, std:
     stall(peer, *message);
 }
 
+void SendFlow::send_one_sided(Peer& peer, MessageType type, const void* body, std::size_t size) {
+    send_control(peer, type, body, size);
+    note_sent(peer);
+}
+
+void SendFlow::note_sent(Peer& peer) {
+    if (peer.session.state == ConnectState::idle &&
+        ++peer.flow.messages_sent >= connect_threshold_) {
+        events_.want_connection(peer);
+    }
+}
+
 bool SendFlow::try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
                            std::uint8_t flags) {
     std::byte* to = peer.reserve(size);
@@ -61,16 +75,26 @@ bool SendFlow::try_control(Peer& peer, MessageType type, const void* body, std::
     header.flags = flags;
     header.length = static_cast<std::uint32_t>(size);
     const Status status = peer.commit(header);
-    const bool over =
-        type == MessageType::disconnect && status.is_error() && listener_.leaves(peer);
-    if (status.is_error() && !over) [[unlikely]] {
-        lost_.lose(peer, reason_text(status.reason()));
+    if (status.is_error()) [[unlikely]] {
+        if (type == MessageType::disconnect && how_gone(peer).why != nullptr) {
+            events_.report(peer, PeerEvent::gone); // no failure if nothing is wanted of it
+        } else {
+            lost_.lose(peer, reason_text(status.reason()));
+        }
     }
     return !status.is_again();
 }
 
 // -------------------------------------------------------------------------------------------------
 // Pending sends
+
+bool SendFlow::transmit(PendingSend& send) {
+    if (send.kind == PendingSend::Kind::fragments) {
+        return senders_.fragments.transmit(send);
+    }
+    const bool matched = is_matched(static_cast<SendRequest&>(send));
+    return matched ? senders_.tagged.transmit(send) : senders_.active.transmit(send);
+}
 
 // Returns true if nothing is pending any more.
 bool SendFlow::flush(Peer& peer) {
@@ -82,7 +106,7 @@ bool SendFlow::flush(Peer& peer) {
         bool sent = false;
         if (send->kind == PendingSend::Kind::request ||
             send->kind == PendingSend::Kind::fragments) {
-            sent = listener_.send_pending(*send);
+            sent = transmit(*send);
         } else if (send->kind == PendingSend::Kind::repeated) {
             sent = send_again(peer, *static_cast<RepeatedMessage*>(send));
         } else if (send->kind == PendingSend::Kind::control) {
@@ -97,12 +121,11 @@ bool SendFlow::flush(Peer& peer) {
             return false;
         }
     }
-    listener_.on_flushed(peer);
     return true;
 }
 
-std::size_t SendFlow::retry() {
-    std::size_t ended = 0;
+const std::vector<Peer*>& SendFlow::retry() {
+    flushed_.clear();
     stalled_now_.clear();
     for (Peer* peer = stalled_.front(); peer != nullptr; peer = stalled_.next(*peer)) {
         stalled_now_.push_back(peer);
@@ -110,13 +133,13 @@ std::size_t SendFlow::retry() {
     for (Peer* peer : stalled_now_) {
         if (flush(*peer) && peer->flow.stalled_link.linked()) {
             stalled_.remove(*peer);
-            ++ended;
+            flushed_.push_back(peer);
         }
         if (peer->session.ring_broken) [[unlikely]] {
-            listener_.want_repair(*peer);
+            events_.report(*peer, PeerEvent::want_repair);
         }
     }
-    return ended;
+    return flushed_;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -137,7 +160,7 @@ void SendFlow::send_queued(Peer& peer) {
         }
         --queued_;
         announce_if_asked(peer, request);
-        if (peer.out.has_pending() || !listener_.send_pending(request)) {
+        if (peer.out.has_pending() || !transmit(request)) {
             stall(peer, request);
         }
     }
@@ -169,6 +192,30 @@ void SendFlow::queue_pending(Peer& peer) {
 }
 
 // -------------------------------------------------------------------------------------------------
+// Acknowledgments
+
+void SendFlow::await_ack(SendRequest& request) {
+    if (request.id == 0) {
+        request.id = waiting_acks_.add(&request);
+    }
+}
+
+void SendFlow::forget_ack(SendRequest& request) {
+    waiting_acks_.remove(request.id);
+    request.id = 0;
+}
+
+void SendFlow::on_sync_ack(Peer& peer, const IdBody& body) {
+    SendRequest* const request = waiting_acks_.find(body.id);
+    if (request == nullptr || request->peer != &peer || !request->sent) {
+        ++counters_.bad_packets;
+        return;
+    }
+    waiting_acks_.remove(body.id);
+    completions_.complete(*request->user, OPAL_COMMON_ADAPTIB_SUCCESS, request->data.bytes);
+}
+
+// -------------------------------------------------------------------------------------------------
 // Failure and end
 
 template <typename F> void SendFlow::drop_all(Peer& peer, F&& on_request) {
@@ -194,7 +241,24 @@ void SendFlow::fail(Peer& peer) {
         stalled_.remove(peer);
     }
     peer.interruption.active = false;
-    drop_all(peer, [this](SendRequest& request) { listener_.on_send_lost(request); });
+    const auto end = [this](const SendRequest& request) {
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+    };
+    drop_all(peer, [&](const SendRequest& request) {
+        if (request.id == 0 && request.transfer == nullptr) { // else it ends with those
+            end(request);
+        }
+    });
+    std::vector<SendRequest*> unanswered;
+    waiting_acks_.for_each([&](SendRequest* request) {
+        if (request->peer == &peer) {
+            unanswered.push_back(request);
+        }
+    });
+    for (SendRequest* request : unanswered) {
+        waiting_acks_.remove(request->id);
+        end(*request);
+    }
 }
 
 void SendFlow::forget(Peer& peer) {

@@ -4,8 +4,9 @@
 // Purpose: a message that finds no room on the peer's channel is pending: it waits in
 // PeerOut::pending, and all later ones wait behind it. SendFlow sends pending messages when there
 // is room, sends and keeps control messages, holds requests during a disconnect or while the peer
-// takes no messages (PeerEnding::queued), and puts messages that a repair finds in doubt before the
-// others. Requests and fragments are its owner's, which sends them when SendFlow says so.
+// takes no messages (PeerEnding::queued), keeps synchronous ones until their acknowledgment, and
+// puts messages that a repair finds in doubt before the others. Requests and fragments are sent by
+// their kind's PendingSender when SendFlow says so.
 //
 //     send_flow.cc    control messages; pending and queued sends
 //     repaired.cc     a connection is repaired: messages in doubt are sent again
@@ -13,21 +14,26 @@
 // Invariants
 //   1. While a peer has pending sends, every further send to it is appended to them.
 //   2. A peer is in stalled_ as long as it has pending sends.
-// Ownership: records of control and repeated messages are SendFlow's, from the pool; requests and
-// fragments are the owner's.
+// Ownership: records of control and repeated messages are SendFlow's, from the pool; requests are
+// the user's until Completions reports them, and fragments their transfer's.
 // Threads: one at a time (the core's lock).
-// May touch: base/, match/, memory/, channel/, peer/, stats/.
+// May touch: base/, match/, memory/, channel/, peer/, stats/, completions.h, lost_peers.h,
+// request.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "base/id_table.h"
 #include "base/intrusive_list.h"
 #include "base/wire.h"
 #include "memory/block_pool.h"
 #include "peer/peer.h"
+#include "peer/peer_events.h"
+#include "protocol/completions.h"
 #include "protocol/lost_peers.h"
 #include "protocol/request.h"
 #include "stats/counters.h"
@@ -35,37 +41,45 @@
 
 namespace adaptib {
 
-// Notices and questions to the owner of requests and fragments.
-class SendFlowListener {
+// Sends the messages of one kind.
+class PendingSender {
 public:
-    // Sends a request, or fragments, or ends them. Returns false if there is no room now.
-    virtual bool send_pending(PendingSend& send) = 0;
-    // The peer has failed: the request will not be sent.
-    virtual void on_send_lost(SendRequest& request) = 0;
-    // Nothing is pending any more.
-    virtual void on_flushed(Peer& peer) = 0;
-    // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
-    virtual bool leaves(Peer& peer) = 0;
-    virtual void want_repair(Peer& peer) = 0;
+    // Puts the message, or more of it, on the peer's channel, or ends it. Returns false if there is
+    // no room now. If the peer is lost here, the message has ended, or ends with the peer.
+    virtual bool transmit(PendingSend& send) = 0;
 
 protected:
-    ~SendFlowListener() = default;
+    ~PendingSender() = default;
 };
 
 class SendFlow final {
 public:
-    // The pool outlives the flow.
-    SendFlow(BlockPool& pool, LostPeers& lost, Counters& counters, SendFlowListener& listener)
-        : pool_(pool), lost_(lost), counters_(counters), listener_(listener) {}
+    // Need not be constructed yet.
+    struct Senders {
+        PendingSender& tagged;    // of a SendRequest
+        PendingSender& active;    // same, for a handler
+        PendingSender& fragments; // of a SendTransfer::Fragments
+    };
+
+    // `connect_threshold`: messages sent before a connection is wanted. `events`: hears that. The
+    // pool outlives the flow.
+    SendFlow(std::uint64_t connect_threshold, const Senders& senders, BlockPool& pool,
+             Completions& completions, PeerEvents& events, LostPeers& lost, Counters& counters)
+        : connect_threshold_(connect_threshold), senders_(senders), pool_(pool),
+          completions_(completions), events_(events), lost_(lost), counters_(counters) {}
 
     // Sends a control message, now or behind what is pending.
     void send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
                       std::uint8_t flags = 0);
+    // Same for a message of a put, get or atomic, which counts as one of the user's.
+    void send_one_sided(Peer& peer, MessageType type, const void* body, std::size_t size);
+    // A message of the user's has been sent. After connect_threshold of them it wants a connection.
+    void note_sent(Peer& peer);
     // Appends a send that found no room, or has to wait behind others.
     void stall(Peer& peer, PendingSend& send);
-    // Sends pending messages for which there is room. Returns the number of peers that have no
-    // pending sends any more.
-    std::size_t retry();
+    // Sends pending messages for which there is room. Returns the peers that have no pending sends
+    // any more.
+    const std::vector<Peer*>& retry();
     // Returns true if sends are pending.
     bool any_stalled() const { return !stalled_.empty(); }
 
@@ -81,14 +95,28 @@ public:
     // Makes a longer message an RTS if the peer takes announcements only.
     static void announce_if_asked(const Peer& peer, SendRequest& request);
 
+    // Gives a synchronous message its id, by which the peer acknowledges it, unless it has one.
+    void await_ack(SendRequest& request);
+    // The message goes another way, or cannot be sent.
+    void forget_ack(SendRequest& request);
+    void on_sync_ack(Peer& peer, const IdBody& body);
+    std::size_t waiting_acks() const { return waiting_acks_.size(); }
+    // Calls f for the peer of each of them. May visit a peer more than once.
+    template <typename F> void for_each_waiting_ack(F&& f) const {
+        waiting_acks_.for_each([&](const SendRequest* request) { f(*request->peer); });
+    }
+    // Returns true if sends are held, or wait for acknowledgments.
+    bool any_wait() const { return queued_ > 0 || waiting_acks_.size() > 0; }
+
     // Puts up the barrier: nothing is sent until resume(). REQUIRES: it is not there.
     void interrupt(Peer& peer);
     // Keeps the messages posted into peer.out.ring that may be lost.
     void on_fenced(Peer& peer);
-    // Takes the barrier away, and sends what waited behind it.
+    // Takes the barrier away, and sends what waited behind it as far as there is room.
     void resume(Peer& peer);
 
-    // Drops all that is pending or held. REQUIRES: the peer has failed.
+    // Ends all that is pending, held or waits for an acknowledgment. Messages to a peer that is
+    // gone may be dropped so, too.
     void fail(Peer& peer);
     // At the end: same, but the requests are not reported as lost.
     void forget(Peer& peer);
@@ -99,6 +127,7 @@ public:
 private:
     bool try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
                      std::uint8_t flags);
+    bool transmit(PendingSend& send);
     bool flush(Peer& peer);
     template <typename F> void drop_all(Peer& peer, F&& on_request);
     void lift_barrier(Peer& peer);
@@ -108,13 +137,18 @@ private:
     void drop(RepeatedMessage& message) { pool_.release(&message, message.size()); }
     void drop(ControlMessage& message) { pool_.destroy(&message); }
 
+    const std::uint64_t connect_threshold_;
+    const Senders senders_;
     BlockPool& pool_;
+    Completions& completions_;
+    PeerEvents& events_;
     LostPeers& lost_;
     Counters& counters_;
-    SendFlowListener& listener_;
     IntrusiveList<Peer, &Peer::flow, &PeerFlow::stalled_link> stalled_; // peers with pending sends
-    std::size_t queued_ = 0;         // sends in PeerEnding::queued
+    std::size_t queued_ = 0; // sends in PeerEnding::queued
+    IdTable<SendRequest> waiting_acks_;
     std::vector<Peer*> stalled_now_; // scratch of retry
+    std::vector<Peer*> flushed_;     // likewise
 };
 
 } // namespace adaptib

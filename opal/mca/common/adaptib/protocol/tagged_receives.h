@@ -34,9 +34,11 @@
 #include "base/wire.h"
 #include "match/match.h"
 #include "memory/block_pool.h"
+#include "memory/exposed_memory.h"
 #include "peer/peer.h"
 #include "protocol/back_pressure.h"
 #include "protocol/completions.h"
+#include "protocol/intranode/synchronous_rma.h"
 #include "protocol/lost_peers.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
@@ -46,29 +48,23 @@
 
 namespace adaptib {
 
-// Notices and questions of receives, and of the bound on unexpected messages, to the owner.
-class TaggedReceivesListener : public BackPressureListener {
-public:
-    // Reads the data of an announced message within the call, if the fabric can. Returns false if
-    // it has to be transferred.
-    virtual bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) = 0;
-
-protected:
-    ~TaggedReceivesListener() = default;
-};
-
 class TaggedReceives final {
 public:
     struct Options {
         Bytes eager_limit = 0;        // for messages of this process to itself
         Bytes unexpected_most = kGiB; // bound on memory for unexpected messages
+        bool put = false;             // the sender writes announced data, where it can
     };
-    // Flow and rendezvous are used by calls only, and need not be constructed yet.
-    TaggedReceives(const Options& options, SendFlow& flow, Rendezvous& rendezvous, LostPeers& lost,
-                   Counters& counters, TaggedReceivesListener& listener)
-        : back_pressure_(options.unexpected_most, listener), options_(options), flow_(flow),
-          rendezvous_(rendezvous), lost_(lost), counters_(counters), trace_(counters.trace),
-          listener_(listener) {}
+    // Used by calls only: they need not be constructed yet.
+    struct Parts {
+        SendFlow& flow;
+        Rendezvous& rendezvous;
+        ExposedMemory& memory;
+        SynchronousRma& synchronous; // reads announced data within the call, if the fabric can
+    };
+    TaggedReceives(const Options& options, const Parts& parts, LostPeers& lost, Counters& counters)
+        : back_pressure_(options.unexpected_most, parts.flow, counters), options_(options),
+          parts_(parts), lost_(lost), counters_(counters), trace_(counters.trace) {}
     ~TaggedReceives(); // destroys messages that the user never received
     TaggedReceives(const TaggedReceives&) = delete;
     TaggedReceives& operator=(const TaggedReceives&) = delete;
@@ -133,9 +129,6 @@ public:
     // Takes a message of this process to itself. Ends the request, or keeps it until it is matched.
     void send_to_self(SendRequest& request);
 
-    // Ends a receive. `failure`: SUCCESS, or the status of a receive that did not get its data.
-    void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
-                          Bytes received, int failure);
     // Ends posted receives whose sender is known to be this peer. REQUIRES: the peer has failed.
     void fail(Peer& peer);
     // Drops all posted receives; their completion functions are not called.
@@ -166,6 +159,7 @@ private:
     void discard(InboundMessage& message);
     InboundMessage* found_or_wanted(UnexpectedMessage* found, Peer* from);
     void queue_unexpected(Peer& peer, InboundMessage& message);
+    Allowance least_for(const Peer& peer) const;
     std::string no_memory_text(const Peer& peer, Bytes bytes) const;
 
     // eager.cc
@@ -191,6 +185,7 @@ private:
                          const std::byte* payload, Bytes length);
 
     // rts.cc
+    bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted);
     void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
                 ReceiveRequest& request);
 
@@ -202,12 +197,10 @@ private:
     BackPressure back_pressure_;
     Completions completions_;
     const Options options_;
-    SendFlow& flow_;
-    Rendezvous& rendezvous_;
+    const Parts parts_;
     LostPeers& lost_;
     Counters& counters_;
     Trace* const trace_; // of counters_
-    TaggedReceivesListener& listener_;
     BlockPool pool_;
 };
 

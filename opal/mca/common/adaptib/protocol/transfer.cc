@@ -180,10 +180,10 @@ bool TransferEngine::plan_if_needed(Transfer& transfer) {
         return false;
     }
     if (epoch_before(rma.keys.epoch, transfer.peer.connection.key_epoch)) [[unlikely]] {
-        operations_.ask_for_keys(transfer);
+        ask_for_keys(transfer);
         return false;
     }
-    if (find_keys(transfer)) {
+    if (region_keys_.find(transfer.peer, transfer.rma)) {
         plan(transfer);
     }
     return true;
@@ -204,7 +204,7 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
             return true; // outstanding stripes end it, or are posted again
         }
         wait_to_post(transfer);
-        listener_.want_connection(peer);
+        events_.want_connection(peer);
         return false;
     } else if (!plan_if_needed(transfer)) {
         return true;
@@ -236,7 +236,7 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
         }
         if (status.reason() == Reason::bad_state && transfer.peer.session.repairable) {
             wait_to_post(transfer);
-            listener_.want_repair(peer);
+            events_.report(peer, PeerEvent::want_repair);
             return false;
         }
         if (status.is_error()) {
@@ -246,14 +246,9 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
         count_posted(transfer, begun);
     }
     if (rma.done()) {
-        transfer.on_rma_done();
+        transfer.owner.on_rma_done(transfer);
     }
     return true;
-}
-
-// Returns false if the transfer is refused.
-bool TransferEngine::find_keys(Transfer& transfer) {
-    return !transfer.rma.one_sided || transfer.rma.keys.found || operations_.find_keys(transfer);
 }
 
 // Posts the next stripe of the plan.
@@ -375,7 +370,7 @@ void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
         const Spreading before = scheduler.spreading(mix);
         scheduler.learn(mix, times_);
         if (scheduler.control_lane() != transfer.peer.control.lane) [[unlikely]] {
-            listener_.on_control_lane(transfer.peer, scheduler.control_lane());
+            events_.report(transfer.peer, PeerEvent::want_lane);
         }
         const Spreading after = scheduler.spreading(mix);
         counters_.spread_trials += after.trials - before.trials;
@@ -432,7 +427,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
             if (stripe < rma.plan.size()) {
                 transfer.peer.lanes.subchannels[rma.plan[stripe].subchannel].refused = true;
             }
-            operations_.refuse(transfer);
+            region_keys_.refuse(transfer.peer, rma);
         } else {
             rma.failed = true;
         }
@@ -450,7 +445,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
         learn_from(transfer, stripe);
     }
     if (rma.done()) {
-        transfer.on_rma_done();
+        transfer.owner.on_rma_done(transfer);
     } else if (!rma.failed && rma.posted == rma.plan.size() && !transfer.waits()) {
         post_stripes(transfer); // the next round
     }
@@ -471,7 +466,7 @@ void TransferEngine::abandon(Transfer& transfer) {
     if (rma.failed || !may_repeat(transfer, WorkStatus::flushed)) {
         rma.failed = true;
         stop_waiting(transfer);
-        transfer.on_rma_done();
+        transfer.owner.on_rma_done(transfer);
         return;
     }
     if (!timed) {

@@ -26,6 +26,7 @@
 namespace adaptib {
 
 class Peer;
+class Transfer;
 class TransferEngine;
 
 // Returns SendWork::compare_add of an operation. (A compare-and-swap stores the operand.)
@@ -137,17 +138,24 @@ struct TransferPlan {
     }
 };
 
-// Owner of a TransferPlan, told when that is done. It waits in a list (peer/waiting.h) while some
-// of its stripes could not be posted yet.
+// Owns transfers, and ends them.
+class TransferOwner {
+public:
+    // The transfer is over; rma.failed if it has failed. It may be gone afterwards.
+    virtual void on_rma_done(Transfer& transfer) = 0;
+
+protected:
+    ~TransferOwner() = default;
+};
+
+// A TransferPlan, and the owner that is told when it is done. It waits in a list (peer/waiting.h)
+// while some of its stripes could not be posted yet.
 class Transfer : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
-    Transfer(TransferEngine& by, Peer& to) : engine(by), peer(to) {}
+    Transfer(TransferOwner& of, TransferEngine& by, Peer& to) : owner(of), engine(by), peer(to) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
-    // The transfer is over; rma.failed if it has failed.
-    virtual void on_rma_done() = 0;
-    // Returns the record that waits from now on: this one, or a shorter one that replaces it.
-    virtual WaitingTransfer& shelve() { return *this; }
 
+    TransferOwner& owner;
     TransferEngine& engine;
     Peer& peer;
     TransferPlan rma;

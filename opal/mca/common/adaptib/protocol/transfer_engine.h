@@ -4,11 +4,13 @@
 // Purpose: a transfer is planned once its peer is connected, by the peer's scheduler, and posted as
 // far as there is room. One that finds no room, or no connection, waits (peer/waiting.h) and is
 // posted by post_waiting(). Completions of its stripes are timed for the scheduler, and the last
-// one ends it (Transfer::on_rma_done). One file per event:
+// one ends it (TransferOwner::on_rma_done). If the keys of the target's memory mean nothing any
+// more, the target is asked for those that it has. One file per event:
 //
 //     transfer.cc           stripes are planned, posted and complete
 //     waiting.cc            transfers without room wait, and are posted when there is some
 //     put_get_balance.cc    put/get balance: transfers wait until their direction may go on
+//     asked_keys.cc         the target is asked for keys, and answers
 //
 // Invariants
 //   1. A started transfer has stripes under way, or waits in one list, or both, until it ends; or
@@ -17,7 +19,8 @@
 // Ownership: the transfers are their owner's; a transfer lives until it ends. Peers refer to those
 // that wait or have stripes under way.
 // Threads: one at a time (the core's lock).
-// May touch: base/, fabric/, memory/, schedule/, peer/, stats/.
+// May touch: base/, fabric/, memory/, schedule/, peer/, stats/, region_keys.h, send_flow.h,
+// transfer.h.
 #pragma once
 
 #include <cstddef>
@@ -25,48 +28,20 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/id_table.h"
 #include "base/intrusive_list.h"
 #include "base/stripe.h"
+#include "base/wire.h"
 #include "fabric/fabric.h"
 #include "peer/peer.h"
+#include "peer/peer_events.h"
+#include "protocol/region_keys.h"
+#include "protocol/send_flow.h"
 #include "protocol/transfer.h"
 #include "stats/counters.h"
 #include "stats/trace.h"
 
 namespace adaptib {
-
-// Notices and questions of the engine to the owner of the transfers.
-class TransferListener {
-public:
-    // Work waits for a connection, or for a new one.
-    virtual void want_connection(Peer& peer) = 0;
-    virtual void want_repair(Peer& peer) = 0;
-    // The scheduler has chosen another control lane.
-    virtual void on_control_lane(Peer& peer, std::uint32_t lane) = 0;
-
-protected:
-    ~TransferListener() = default;
-};
-
-// Questions of the engine to the owner of the puts, gets and atomics.
-class OperationListener {
-public:
-    // Finds the keys of a put, get or atomic that waited for a connection. Returns false if no
-    // region of the target allows it: the transfer is refused then.
-    virtual bool find_keys(Transfer& transfer) = 0;
-    // The target has no such memory, or denies access: marks the transfer as failed and refused.
-    virtual void refuse(Transfer& transfer) = 0;
-    // Asks the target for the keys of the transfer's memory, and starts it again with the answer.
-    // REQUIRES: nothing of it is under way.
-    virtual void ask_for_keys(Transfer& transfer) = 0;
-    // Makes a transfer of a shelved record. Null: there is no memory now, the record stays.
-    virtual Transfer* unshelve(Peer& peer, WaitingTransfer& shelved) = 0;
-    // The peer has failed. REQUIRES: the record waits nowhere any more.
-    virtual void fail_shelved(Peer& peer, WaitingTransfer& shelved) = 0;
-
-protected:
-    ~OperationListener() = default;
-};
 
 class TransferEngine final {
 public:
@@ -76,15 +51,27 @@ public:
         std::size_t max_outstanding = 0; // of all peers; their completions have to fit a CQ
     };
 
-    TransferEngine(const Options& options, RailList rails, Counters& counters,
-                   TransferListener& listener, OperationListener& operations)
-        : options_(options), rails_(rails), counters_(counters), listener_(listener),
-          operations_(operations) {}
+    // `flow`: used by calls only: need not be constructed yet. `events`: hears what peers want.
+    TransferEngine(const Options& options, RailList rails, SendFlow& flow, PeerEvents& events,
+                   Counters& counters, const MessageFunction& message)
+        : options_(options), rails_(rails), flow_(flow), events_(events), counters_(counters),
+          region_keys_(rails, counters, message) {}
 
     // Starts a transfer of a message. It may end within the call, and be gone.
     void start_transfer(Transfer& transfer);
     // Same for a put, get or atomic, which is held during a disconnect.
     void start_operation(Transfer& transfer);
+    // Asks the target for the keys of the transfer's memory, and starts it again with the answer.
+    // If the target has no such memory, the transfer ends as refused. REQUIRES: nothing of it is
+    // under way.
+    void ask_for_keys(Transfer& transfer);
+    void on_region_keys(Peer& peer, const RegionKeysBody& body);
+    std::size_t asking() const { return asking_.size(); }
+    // Calls f for the peer of each transfer that waits for an answer.
+    template <typename F> void for_each_asked(F&& f) const {
+        asking_.for_each([&](const Transfer* transfer) { f(transfer->peer); });
+    }
+    RegionKeys& region_keys() { return region_keys_; }
     // Posts transfers for which there is room now.
     void post_waiting();
     // Starts the operations that were held: the disconnect is over, or revoked.
@@ -92,6 +79,8 @@ public:
     // Fails what waits. Stripes under way end their transfers as they complete. REQUIRES: the peer
     // has failed.
     void fail_waiting(Peer& peer);
+    // Fails what waits for the peer's answer.
+    void fail_asking(const Peer& peer);
     // The peer's stripes under way will not complete.
     void abandon(Peer& peer);
     // Takes a transfer back that waits, to go another way.
@@ -121,7 +110,6 @@ private:
     enum class Place : std::uint8_t { first, last };
     static constexpr std::uint32_t kNoSubchannel = ~0u;
     void wait_in(Transfer& transfer, std::size_t list, Place place);
-    void list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place);
     void wait_to_post(Transfer& transfer);
     void leave_waiting(Peer& peer);
     static bool all_blocked(const Peer& peer);
@@ -131,10 +119,6 @@ private:
     void post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most);
     void post_in_order(Peer& peer, std::size_t most);
     bool post_first(Peer& peer, std::size_t list, std::uint32_t offered);
-    Transfer* unshelve(Peer& peer, WaitingTransfer& transfer) {
-        return transfer.shelved ? operations_.unshelve(peer, transfer)
-                                : static_cast<Transfer*>(&transfer);
-    }
 
     // transfer.cc
     // Returns false if the transfer waits for room, or for the connection. `offered`: the
@@ -148,7 +132,6 @@ private:
     void plan(Transfer& transfer);
     bool plan_more(Transfer& transfer);
     Status post_stripe(Transfer& transfer);
-    bool find_keys(Transfer& transfer);
     void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
     void learn_from(Transfer& transfer, std::size_t stripe);
     void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);
@@ -163,9 +146,11 @@ private:
 
     const Options options_;
     const RailList rails_;
+    SendFlow& flow_;
+    PeerEvents& events_;
     Counters& counters_;
-    TransferListener& listener_;
-    OperationListener& operations_;
+    RegionKeys region_keys_;
+    IdTable<Transfer> asking_;                      // wait for an answer: RegionKeysBody
     std::vector<SubchannelStats> subchannel_stats_; // scratch of plan
     std::vector<StripeTime> times_;                 // scratch of learn_from
     // Fields that each pass reads, next to each other.

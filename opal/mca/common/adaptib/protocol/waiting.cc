@@ -58,14 +58,9 @@ bool TransferEngine::all_blocked(const Peer& peer) {
     return all;
 }
 
-// REQUIRES: the transfer waits nowhere. It may be gone afterwards; then its shelved record waits.
+// REQUIRES: the transfer waits nowhere.
 void TransferEngine::wait_in(Transfer& transfer, std::size_t list, Place place) {
     Peer& peer = transfer.peer;
-    list_waiting(peer, transfer.shelve(), list, place);
-}
-
-void TransferEngine::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list,
-                                  Place place) {
     if (peer.transfers.waiting == nullptr) {
         peer.transfers.waiting = std::make_unique<WaitingTransfers>();
     }
@@ -128,7 +123,7 @@ void TransferEngine::post_waiting() {
 
 void TransferEngine::post_waiting(Peer& peer, std::size_t most) {
     if (!may_post(peer, most)) {
-        listener_.want_connection(peer);
+        events_.want_connection(peer);
         return;
     }
     const std::uint32_t turn = peer.transfers.waiting->next_turn();
@@ -151,13 +146,8 @@ bool TransferEngine::post_first(Peer& peer, std::size_t list, std::uint32_t offe
         return false;
     }
     peer.transfers.waiting->remove(*first);
-    Transfer* const transfer = unshelve(peer, *first);
-    if (transfer == nullptr) {
-        peer.transfers.waiting->add_first(*first, list);
-        return false;
-    }
-    post_stripes(*transfer, offered);
-    return peer.transfers.waiting->first(list) != first; // a shelved record keeps its address
+    post_stripes(static_cast<Transfer&>(*first), offered);
+    return peer.transfers.waiting->first(list) != first;
 }
 
 void TransferEngine::post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most) {
@@ -188,13 +178,7 @@ void TransferEngine::start_held(Peer& peer) {
             return; // the peer has failed meanwhile
         }
         peer.transfers.waiting->remove(*first);
-        if (first->shelved && peer.session.lost()) {
-            operations_.fail_shelved(peer, *first);
-        } else if (Transfer* const transfer = unshelve(peer, *first); transfer != nullptr) {
-            start_operation(*transfer);
-        } else { // no memory now
-            list_waiting(peer, *first, WaitingTransfers::kInOrder, Place::last);
-        }
+        start_operation(static_cast<Transfer&>(*first));
     }
 }
 
@@ -207,11 +191,7 @@ void TransferEngine::fail_waiting(Peer& peer) {
     for (std::size_t list = 0; list <= WaitingTransfers::kInOrder; ++list) {
         while (WaitingTransfer* const first = peer.transfers.waiting->first(list)) {
             peer.transfers.waiting->remove(*first);
-            if (first->shelved) {
-                operations_.fail_shelved(peer, *first);
-            } else {
-                post_stripes(static_cast<Transfer&>(*first)); // fails the transfer
-            }
+            post_stripes(static_cast<Transfer&>(*first)); // fails the transfer
         }
     }
     leave_waiting(peer);

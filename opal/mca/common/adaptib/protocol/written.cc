@@ -14,8 +14,6 @@ void Rendezvous::start_write(SendTransfer& transfer) {
     transfers_.start_transfer(transfer);
 }
 
-void SendTransfer::on_rma_done() { rendezvous.on_write_done(*this); }
-
 // A write's completion means that its data is in the receiver's memory, on every rail.
 void Rendezvous::on_write_done(SendTransfer& transfer) {
     if (needs_processors(transfer)) [[unlikely]] {

@@ -8,7 +8,8 @@
 // too, for a process that is in the middle of a copy of its own (step_crossing()).
 // Each offer is checked here, as the fabric would check an access: an invalid one is counted as a
 // bad packet and not served; the initiator then does without.
-// Ownership: refers to the counters, to the memory that its user has lent, and to the listener.
+// Ownership: refers to the counters, to the memory that its user has lent, and to the messages that
+// this process is sending.
 // Threads: one at a time (the core's lock). No call waits for the initiator, except for a unit of a
 // staged copy, some 50 us at most, and only while no other thread wants the lock.
 // May touch: base/, fabric/, memory/, channel/, peer/, stats/, protocol/intranode/, count_rma.h.
@@ -29,23 +30,14 @@
 
 namespace adaptib {
 
-// Questions of the target to the protocol.
-class RmaTargetListener {
-public:
-    // Returns the data of a message that this process is sending to the peer, and that the peer may
-    // read now. Empty: there is no such message, or its data does not lie in one piece.
-    virtual std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const = 0;
-
-protected:
-    ~RmaTargetListener() = default;
-};
+class Rendezvous;
 
 class RmaTarget {
 public:
-    // `lock`: of the core; null: one thread calls.
-    RmaTarget(const LentMemory& lent, const BiasedLock* lock, Counters& counters,
-              RmaTargetListener& listener)
-        : lent_(lent), lock_(lock), counters_(counters), listener_(listener) {}
+    // `lock`: of the core; null: one thread calls. `rendezvous`: need not be constructed yet.
+    RmaTarget(const LentMemory& lent, const BiasedLock* lock, const Rendezvous& rendezvous,
+              Counters& counters)
+        : lent_(lent), lock_(lock), rendezvous_(rendezvous), counters_(counters) {}
 
     // Returns true if this thread may wait for the peer in the middle of a call: no other thread of
     // this process wants the core meanwhile.
@@ -71,8 +63,8 @@ private:
 
     const LentMemory& lent_;
     const BiasedLock* const lock_;
+    const Rendezvous& rendezvous_;
     Counters& counters_;
-    RmaTargetListener& listener_;
 };
 
 } // namespace adaptib

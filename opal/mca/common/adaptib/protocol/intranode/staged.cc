@@ -18,6 +18,7 @@
 #include "channel/ring_memory.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
+#include "protocol/rendezvous.h"
 
 namespace adaptib {
 
@@ -123,7 +124,7 @@ std::byte* RmaTarget::find_offered(const Peer& peer, const CooperativeCopyBody& 
         return lent_.find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
     }
     const std::span<std::byte> data =
-        fills ? listener_.data_of_send(peer, body.send_id) : std::span<std::byte>{};
+        fills ? rendezvous_.data_of_send(peer, body.send_id) : std::span<std::byte>{};
     const auto begin = reinterpret_cast<std::uintptr_t>(data.data());
     good = is_within(body.theirs, body.length, begin, data.size());
     return good ? data.data() + (body.theirs - begin) : nullptr;
