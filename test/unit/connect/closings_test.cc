@@ -17,11 +17,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Closing : public Connections, private HandshakeListener, private ClosingListener {
+class Closing : public Connections {
 protected:
     Closing() {
         events_.then = [this](Peer& peer, ConnectEventSet handled) {
-            closings_.on_events_handled(peer, handled);
+            if (handled.has(ConnectEvent::flush_failed)) {
+                ++broken_;
+            } else if (handled.has(ConnectEvent::connected)) {
+                closings_.on_connected(peer);
+            } else if (handled.has(ConnectEvent::ring_final)) {
+                ++agreed_;
+                closings_.forget(peer);
+                peer.session.state = ConnectState::idle;
+            }
         };
         peer_->connection.number = 5;
         peer_->connection.remote_number = 7;
@@ -41,7 +49,7 @@ protected:
     }
     void advance() {
         closings_.advance();
-        events_.queue.handle();
+        events_.handle();
     }
     // Lets this side tell the other one that it closes the connection.
     void tell() {
@@ -56,31 +64,13 @@ protected:
 
     std::size_t agreed_ = 0;
     std::size_t broken_ = 0;
-    std::size_t late_confirms_ = 0;
-    bool reports_connected_ = false;
 
     const ConnectContext context_ = context({});
-    HandshakeMessages messages_{context_, *this};
+    HandshakeMessages messages_{context_};
     ControlLanes lanes_{context_};
     SharedDraining draining_{context_, lanes_};
-    Closings closings_{context_, lanes_, messages_, draining_, *this};
+    Closings closings_{context_, lanes_, messages_, draining_};
     std::unique_ptr<Peer> peer_ = open_peer(1);
-
-private:
-    void on_unsent(Peer&, Status) override { ADD_FAILURE(); }
-    void on_closing_agreed(Peer& peer) override {
-        ++agreed_;
-        closings_.forget(peer);
-        peer.session.state = ConnectState::idle;
-    }
-    void on_closing_broken(Peer&) override { ++broken_; }
-    void on_late_confirm(Peer& peer) override {
-        ++late_confirms_;
-        peer.session.state = ConnectState::open;
-        if (reports_connected_) {
-            events_.queue.report(peer, ConnectEvent::connected);
-        }
-    }
 };
 
 TEST_F(Closing, EndsOnceBothSidesHaveToldThatNothingIsUnderWay) {
@@ -126,7 +116,7 @@ TEST_F(Closing, TheOtherSideMayKeepTheConnection) {
     closings_.on_keep(*peer_, note(peer_->connection.closing.number));
     EXPECT_EQ(peer_->session.state, ConnectState::open);
     EXPECT_FALSE(closings_.active());
-    events_.queue.handle();
+    events_.handle();
     EXPECT_EQ(events_.connected, 1u);
     EXPECT_EQ(peer_->connection.activity.active, world_.clock.now());
 }
@@ -141,20 +131,11 @@ TEST_F(Closing, MessagesOfAnEarlierConnectionAreIgnored) {
     EXPECT_EQ(peer_->session.state, ConnectState::closing);
 }
 
-TEST_F(Closing, ACloseMeansThatTheConfirmationIsLate) {
-    peer_->session.state = ConnectState::answered;
-    closings_.on_close(*peer_, note(1));
-    EXPECT_EQ(late_confirms_, 1u);
-    EXPECT_EQ(peer_->session.state, ConnectState::closing);
-}
-
-TEST_F(Closing, ACloseBeforeTheConfirmationWaitsForMessagesThatWaitedForTheConnection) {
-    peer_->session.state = ConnectState::answered;
-    reports_connected_ = true;
-    closings_.on_close(*peer_, note(1));
-    EXPECT_EQ(peer_->session.state, ConnectState::open);
+TEST_F(Closing, AKeptCloseIsTakenOnceWhatWaitedForTheConnectionIsSent) {
+    events_.queue.report(*peer_, ConnectEvent::connected);
+    Closings::keep_close(*peer_, note(1));
     peer_->transfers.users = 1; // begins when the event is handled
-    events_.queue.handle();
+    events_.handle();
     EXPECT_EQ(events_.log, "1 connected; ");
     EXPECT_EQ(peer_->session.state, ConnectState::open); // it is kept
     EXPECT_EQ(peer_->connection.closing.heard, 1u);
@@ -167,7 +148,7 @@ TEST_F(Closing, TakesNoStepWhileAnEventWaits) {
     EXPECT_TRUE(ConnectionEvents::is_waiting(*peer_));
     closings_.advance();
     EXPECT_EQ(agreed_, 0u);
-    events_.queue.handle();
+    events_.handle();
     EXPECT_EQ(events_.log, "1 ring final; ");
     EXPECT_EQ(agreed_, 1u);
 }

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Connecting : public RecordedConnections, public CmConnectListener, private Witness {
+class Connecting : public RecordedConnections, private Witness {
 protected:
     static constexpr std::uint64_t kSelf = 9;
 
@@ -56,7 +56,11 @@ protected:
     std::string advance(Nanoseconds after = 0s) {
         world_.clock.advance(after);
         outcome_.clear();
-        connects_.advance();
+        connects_.advance([this](Peer&, CmConnects::Outcome outcome, const std::string& what) {
+            outcome_ += outcome == CmConnects::Outcome::connected ? "connected"
+                        : outcome == CmConnects::Outcome::no_path ? "no path"
+                                                                  : "failed " + what;
+        });
         return outcome_;
     }
     std::size_t tries(std::size_t path) { return made(*peer_, path).tries.size(); }
@@ -74,15 +78,10 @@ protected:
     const ConnectContext context_ = recorded_context(options());
     ConnectionPool pool_{0, world_.counters};
     QueuePairs pairs_{context_, pool_};
-    CmConnects connects_{context_, pairs_, *this};
+    CmConnects connects_{context_, pairs_};
     std::unique_ptr<Peer> peer_ = idle_peer(1);
 
 private:
-    void on_paths_connected(Peer&) override { outcome_ += "connected"; }
-    void on_no_path(Peer&) override { outcome_ += "no path"; }
-    void on_cm_connect_failed(Peer&, const std::string& what) override {
-        outcome_ += "failed " + what;
-    }
     bool may_live(Peer&, Nanoseconds) override { return alive_; }
 
     std::string outcome_;
@@ -101,7 +100,7 @@ TEST_F(Connecting, BothSidesOfAnAttemptHaveTheSameTokenAndNoOtherHas) {
     of_peer.self = 1;
     of_peer.key = 0x5678;
     const ConnectContext there = recorded_context(of_peer);
-    CmConnects other(there, pairs_, *this);
+    CmConnects other(there, pairs_);
     const auto self = idle_peer(kSelf);
     self->contact.address.key = 0x1234;
     self->connection.number = 7;

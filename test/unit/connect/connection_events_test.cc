@@ -15,19 +15,29 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Events : public testing::Test, private ConnectionEventHandler, private EventsHandledListener {
+class Events : public testing::Test, private ConnectionEventHandler {
 protected:
     // Returns the events that are handled now, by peer.
     std::string handle() {
         log_.clear();
-        events_.handle();
+        handle_all();
         return log_;
+    }
+    void handle_all() {
+        events_.handle([this](Peer& peer, ConnectEventSet handled) {
+            EXPECT_FALSE(handled.empty());
+            if (handled.has(ConnectEvent::unsent)) {
+                log_ += "own; ";
+            } else if (end_) {
+                end_(peer);
+            }
+        });
     }
 
     TwoRails world_;
     std::unique_ptr<Peer> one_ = world_.peer(1);
     std::unique_ptr<Peer> two_ = world_.peer(2);
-    ConnectionEvents events_{*this, *this};
+    ConnectionEvents events_{*this};
     std::function<void(Peer&)> ring_final_; // called when the event is handled
     std::function<void(Peer&)> end_;        // called at the end of a peer's events
     std::string log_;
@@ -55,12 +65,6 @@ private:
     void on_unconnected(Peer& peer) override { note(peer, "unconnected"); }
     void on_connect_failed(Peer& peer, Status status, const std::string& what) override {
         note(peer, "failed, " + what + ", " + reason_text(status.reason()));
-    }
-    void on_events_handled(Peer& peer, ConnectEventSet handled) override {
-        EXPECT_FALSE(handled.empty());
-        if (end_) {
-            end_(peer);
-        }
     }
 };
 
@@ -109,7 +113,7 @@ TEST_F(Events, AnEventMayCauseOthers) {
     ring_final_ = [this](Peer&) {
         events_.report(*two_, ConnectEvent::unconnected);
         events_.report(*one_, ConnectEvent::fenced);
-        events_.handle(); // the outer call goes on
+        handle_all(); // the outer call goes on
         EXPECT_EQ(log_, "1 ring final; ");
     };
     events_.report(*one_, ConnectEvent::ring_final);
@@ -127,6 +131,14 @@ TEST_F(Events, WorkGoesOnAtTheEndOfAPeersEvents) {
     events_.report(*one_, ConnectEvent::fenced);
     events_.report(*two_, ConnectEvent::connected);
     EXPECT_EQ(handle(), "1 ring final; 1 fenced; end; 2 connected; 1 unconnected; ");
+}
+
+TEST_F(Events, ThoseOfConnectAloneComeFirstAndAreNotForTheCore) {
+    events_.report(*one_, ConnectEvent::connected);
+    events_.report(*one_, ConnectEvent::unsent, Status::error(Reason::peer_gone), "it");
+    EXPECT_TRUE(ConnectionEvents::is_unsent(*one_));
+    EXPECT_EQ(handle(), "own; 1 connected; ");
+    EXPECT_FALSE(ConnectionEvents::is_unsent(*one_));
 }
 
 TEST_F(Events, APeerWithoutEventsLeavesTheList) {

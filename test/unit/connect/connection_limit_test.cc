@@ -16,10 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Limit : public Connections,
-              private HandshakeListener,
-              private ClosingListener,
-              private RoomListener {
+class Limit : public Connections {
 protected:
     static ConnectOptions at_most(std::uint64_t connections) {
         ConnectOptions options;
@@ -30,7 +27,7 @@ protected:
     void pass(Nanoseconds time) {
         for (const Nanoseconds end = world_.clock.now() + time; world_.clock.now() < end;) {
             world_.clock.advance(100us);
-            limit_.serve();
+            limit_.serve([this](Peer& peer) { return ask(peer); });
         }
     }
     Peer& open() {
@@ -60,19 +57,15 @@ protected:
     bool grants_ = true;
 
     const ConnectContext context_ = context(at_most(2));
-    HandshakeMessages messages_{context_, *this};
+    HandshakeMessages messages_{context_};
     ControlLanes lanes_{context_};
     SharedDraining draining_{context_, lanes_};
-    Closings closings_{context_, lanes_, messages_, draining_, *this};
+    Closings closings_{context_, lanes_, messages_, draining_};
     Yielding yielding_{context_, messages_, closings_};
-    ConnectionLimit limit_{context_, closings_, yielding_, *this};
+    ConnectionLimit limit_{context_, closings_, yielding_};
 
 private:
-    void on_unsent(Peer&, Status) override { ADD_FAILURE(); }
-    void on_closing_agreed(Peer&) override { ADD_FAILURE(); }
-    void on_closing_broken(Peer&) override { ADD_FAILURE(); }
-    void on_late_confirm(Peer&) override { ADD_FAILURE(); }
-    bool on_room(Peer& peer) override {
+    bool ask(Peer& peer) {
         if (grants_) {
             asked_.push_back(&peer);
             peer.session.state = ConnectState::requested;

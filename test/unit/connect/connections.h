@@ -40,7 +40,7 @@ private:
     Status post_receive_impl(const ReceiveWork&) override { return kOk; }
 };
 
-class ConnectEvents final : public ConnectionListener, private EventsHandledListener {
+class ConnectEvents final : public ConnectionListener {
 public:
     std::vector<std::string> notices;
     std::string log; // of the events handled, by peer and kind
@@ -54,16 +54,19 @@ public:
     bool usable = true;                               // each path ...
     std::size_t except = ~std::size_t{0};             // ... but this one
     std::function<void(Peer&, ConnectEventSet)> then; // goes on with what has waited for them
-    ConnectionEvents queue{*this, *this};
+    ConnectionEvents queue{*this};
+
+    void handle() {
+        queue.handle([this](Peer& peer, ConnectEventSet handled) {
+            if (then) {
+                then(peer, handled);
+            }
+        });
+    }
 
 private:
     void note(const Peer& peer, const char* kind) {
         log += std::to_string(peer.contact.name) + " " + kind + "; ";
-    }
-    void on_events_handled(Peer& peer, ConnectEventSet handled) override {
-        if (then) {
-            then(peer, handled);
-        }
     }
     void on_ring_offered(Peer&) override { ++rings_offered; }
     void on_connected(Peer& peer) override {

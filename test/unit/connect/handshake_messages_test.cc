@@ -17,7 +17,7 @@ namespace {
 
 using Types = std::vector<MessageType>;
 
-class Messages : public RecordedConnections, private HandshakeListener {
+class Messages : public RecordedConnections {
 protected:
     Messages() {
         peer_->connection.number = 5;
@@ -36,22 +36,18 @@ protected:
                         .make(rails_, peer_->in.ring_memory->address(), bytes, kLocalWrite)
                         .ok());
     }
-    ~Messages() override { messages_.forget(*peer_); }
+    ~Messages() override {
+        messages_.forget(*peer_);
+        events_.queue.forget(*peer_);
+    }
 
     void room(bool there) {
         datagrams_.post_result = there ? kOk : Status::again(Reason::queue_full);
     }
-    HandshakeListener& listener() { return *this; }
-    std::vector<std::string> unsent_;
 
     const ConnectContext context_ = recorded_context({});
-    HandshakeMessages messages_{context_, *this};
+    HandshakeMessages messages_{context_};
     std::unique_ptr<Peer> peer_ = idle_peer(1);
-
-private:
-    void on_unsent(Peer&, Status status) override {
-        unsent_.emplace_back(reason_text(status.reason()));
-    }
 };
 
 TEST_F(Messages, ARequestDescribesThisSide) {
@@ -103,7 +99,7 @@ TEST_F(Messages, ARequestSaysOfEachPathWhetherItsDevicePlacesInOrder) {
         ConnectOptions options;
         options.placement = placement;
         const ConnectContext context = recorded_context(options);
-        HandshakeMessages messages{context, listener()};
+        HandshakeMessages messages{context};
         messages.send(*peer_, MessageType::connect_reply);
         const auto reply = body<ConnectBody>(placement == Placement::in_order ? 1 : 2);
         const auto expected = placement == Placement::any_order ? 1u : 0u;
@@ -197,7 +193,7 @@ TEST_F(Messages, AMessageThatFindsNoRoomIsSentLaterOnce) {
     room(true);
     messages_.retry();
     EXPECT_EQ(sent(), Types{MessageType::connect_refuse}); // and nothing that went before
-    EXPECT_TRUE(unsent_.empty());
+    EXPECT_FALSE(events_.queue.any());
 }
 
 TEST_F(Messages, NoMessageToAPeerPassesOneThatWaits) {
@@ -270,13 +266,14 @@ TEST_F(Messages, ACloseDoesNotWait) {
     room(true);
     messages_.retry();
     EXPECT_EQ(sent(), Types{MessageType::connect_keep});
-    EXPECT_TRUE(unsent_.empty());
+    EXPECT_FALSE(events_.queue.any());
 }
 
 TEST_F(Messages, AMessageThatCannotBeSentIsReportedAndDoesNotWait) {
     peer_->contact.datagram.handle.reset(); // released
     EXPECT_FALSE(messages_.send(*peer_, MessageType::connect_request));
-    EXPECT_EQ(unsent_, std::vector<std::string>{reason_text(Reason::peer_gone)});
+    ASSERT_TRUE(ConnectionEvents::is_unsent(*peer_));
+    EXPECT_EQ(peer_->connection.events.failure->status.reason(), Reason::peer_gone);
     EXPECT_FALSE(messages_.owing());
 }
 

@@ -244,6 +244,28 @@ TEST_F(Handshakes, TheOtherSideIsOpenOnceItIsConfirmed) {
     EXPECT_EQ(other.lanes.live_subchannels(), 1u);
 }
 
+TEST_F(Handshakes, ACloseMeansThatTheConfirmationIsLate) {
+    Peer& other = peer(1);
+    arrive(other, MessageType::connect_request, body(7));
+    ASSERT_EQ(other.session.state, ConnectState::answered);
+    arrive(other, MessageType::connect_close, ConnectNote{6, other.connection.number, 1, 0});
+    EXPECT_EQ(other.session.state, ConnectState::answered) << "of an earlier connection";
+    arrive(other, MessageType::connect_close, ConnectNote{7, other.connection.number, 1, 0});
+    EXPECT_EQ(other.session.state, ConnectState::open) << "messages that wait for it go first";
+    EXPECT_EQ(handle(), "1 connected; ");
+    EXPECT_EQ(other.session.state, ConnectState::closing);
+}
+
+TEST_F(Handshakes, AMessageThatCannotBeSentGivesThePeerUp) {
+    Peer& other = peer(1);
+    other.contact.datagram.handle.reset();
+    connections_->request(other);
+    EXPECT_EQ(events_.log, "") << "not in the middle of that";
+    EXPECT_EQ(handle(), "1 failed: a message of the connection handshake could not be sent; ");
+    EXPECT_EQ(other.session.state, ConnectState::failed);
+    EXPECT_TRUE(other.lanes.subchannels.empty());
+}
+
 TEST_F(Handshakes, DoubledMessagesAreAnsweredAgainOrIgnored) {
     Peer& other = peer(1);
     const ConnectBody request = body(7);
@@ -365,7 +387,7 @@ TEST_F(Handshakes, ARefusedPeerWaits) {
     connections_->request(other); // it waits already
     EXPECT_EQ(other.session.state, ConnectState::idle);
     clock_.advance(1ms);
-    connections_->limit().serve();
+    connections_->serve_waiting();
     EXPECT_EQ(other.session.state, ConnectState::requested);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Repairs: when each step of a repair is due, when there is something to improve, and when the peer
-// is given up.
+// Repairs: when each step of a repair is due, and what has to be handled before the next; when
+// there is something to improve, and when the peer is given up.
 #include "connect/repairs.h"
 
 #include <gtest/gtest.h>
@@ -8,31 +8,46 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/wire_connect.h"
-#include "unit/connect/connections.h"
+#include "unit/connect/recorded_rails.h"
 
 namespace adaptib::test {
 namespace {
 
 using namespace std::chrono_literals;
 
-class Repairing : public Connections, private RepairListener, private Witness {
+using Types = std::vector<MessageType>;
+
+constexpr const char* kAllSteps = "1 interrupted; 1 ring final; 1 fenced; ";
+
+class Repairing : public RecordedConnections, private Witness {
 protected:
     Repairing() {
         attended_.at_most(1h);
-        events_.then = [this](Peer& peer, ConnectEventSet handled) {
-            repairs_.on_events_handled(peer, handled);
-        };
+        events_.then = [this](Peer& peer, ConnectEventSet handled) { go_on(peer, handled); };
+        EXPECT_TRUE(queue_pairs_.make_all(*peer_).ok());
+        peer_->session.state = ConnectState::open;
     }
     ~Repairing() override { repairs_.leave(*peer_); }
 
-    // Returns the steps that are taken now.
+    // Returns the events of the steps that are taken now.
     std::string advance() {
-        steps_.clear();
+        events_.log.clear();
         repairs_.advance();
-        events_.queue.handle();
-        return steps_;
+        events_.handle();
+        return events_.log;
+    }
+    void go_on(Peer& peer, ConnectEventSet handled) {
+        if (handled.has(ConnectEvent::abandoned)) {
+            repairs_.abandon(peer);
+            peer.transfers.stripes = 0;
+        }
+        if (auto request = repairs_.on_events_handled(peer, handled)) {
+            accepted_ = std::move(request);
+        }
     }
     ConnectOptions options() {
         ConnectOptions options;
@@ -43,62 +58,33 @@ protected:
         return options;
     }
 
-    bool reports_ = false; // the steps report events
-    bool alive_ = false;   // as far as the witness knows
-    Nanoseconds ask_at_{0};
+    bool alive_ = false; // as far as the witness knows
     AttendedClock attended_{world_.clock};
     const Liveness liveness_{5s};
-    const ConnectContext context_ = context(options());
+    const ConnectContext context_ = recorded_context(options());
     ConnectionPool pool_{0, world_.counters};
     ControlLanes lanes_{context_};
     SharedDraining draining_{context_, lanes_};
     QueuePairs queue_pairs_{context_, pool_};
-    Repairs repairs_{context_, queue_pairs_, draining_, *this};
-    std::unique_ptr<Peer> peer_ = open_peer(1);
+    OfferedRings offered_rings_{context_, pool_};
+    RemoteRings remote_rings_{context_, lanes_, pool_};
+    HandshakeMessages messages_{context_};
+    Closings closings_{context_, lanes_, messages_, draining_};
+    Yielding yielding_{context_, messages_, closings_};
+    ConnectionLimit limit_{context_, closings_, yielding_};
+    CmConnects cm_connects_{context_, queue_pairs_};
+    ConnectionResources resources_{context_,
+                                   {pool_, queue_pairs_, offered_rings_, cm_connects_, limit_}};
+    LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
+    PathMeasurement measurement_{context_, lanes_, lane_migrations_};
+    Repairs repairs_{context_,
+                     {queue_pairs_, offered_rings_, resources_, messages_, closings_,
+                      lane_migrations_, draining_, measurement_}};
+    std::unique_ptr<Peer> peer_ = idle_peer(1);
+    std::unique_ptr<ConnectBody> accepted_; // the request that could be accepted
 
 private:
-    void on_repair_begins(Peer& peer) override {
-        steps_ += "begins ";
-        if (reports_) {
-            events_.queue.report(peer, ConnectEvent::interrupted);
-        }
-        peer.session.state = ConnectState::repairing;
-        peer.interruption.repair.wanted = false;
-        peer.interruption.repair.active = true;
-        peer.interruption.repair.began = attended_.now();
-        if (!peer.interruption.repair.gentle) {
-            queue_pairs_.fail_all(peer);
-        }
-    }
-    void on_repair_late(Peer& peer) override {
-        steps_ += "late ";
-        peer.transfers.stripes = 0;
-        if (reports_) {
-            events_.queue.report(peer, ConnectEvent::abandoned);
-        }
-    }
-    void on_repair_quiet(Peer& peer) override {
-        steps_ += "quiet ";
-        if (reports_) {
-            events_.queue.report(peer, ConnectEvent::ring_final);
-            events_.queue.report(peer, ConnectEvent::fenced);
-        } else {
-            on_repair_fenced(peer);
-        }
-    }
-    void on_repair_fenced(Peer& peer) override {
-        steps_ += reports_ ? "fenced " : "";
-        peer.interruption.repair.fenced = true;
-        peer.interruption.repair.ask_at = ask_at_;
-    }
-    void on_repair_ready(Peer& peer) override {
-        steps_ += "ready ";
-        peer.connection.early_request.reset();
-        peer.interruption.repair.ask_at = world_.clock.now() + 10ms;
-    }
     bool may_live(Peer&, Nanoseconds) override { return alive_; }
-
-    std::string steps_;
 };
 
 TEST_F(Repairing, TakesAllStepsAtOnceIfNothingIsUnderWay) {
@@ -107,38 +93,55 @@ TEST_F(Repairing, TakesAllStepsAtOnceIfNothingIsUnderWay) {
     repairs_.begin(*peer_);
     EXPECT_TRUE(repairs_.active());
     EXPECT_EQ(peer_->session.state, ConnectState::open); // until progress is made
-    EXPECT_EQ(advance(), "begins quiet ready ");
-    EXPECT_EQ(pair_of(*peer_, 0).states, std::vector{QpState::error});
-    EXPECT_EQ(pair_of(*peer_, 1).states, std::vector{QpState::error});
+    EXPECT_EQ(first_.made, 1u);
+    EXPECT_EQ(advance(), kAllSteps);
+    EXPECT_EQ(peer_->session.state, ConnectState::requested);
+    EXPECT_EQ(first_.made, 2u);
+    EXPECT_EQ(second_.made, 2u);
+    EXPECT_EQ(sent(), Types{MessageType::connect_request});
 }
 
-TEST_F(Repairing, AsksAgainWhenThatIsDueOrARequestHasCome) {
-    ask_at_ = world_.clock.now() + 10ms;
+TEST_F(Repairing, LooksForAPathAgainAndAgain) {
+    first_.qp_result = second_.qp_result = Status::error(Reason::no_device);
     repairs_.begin(*peer_);
-    EXPECT_EQ(advance(), "begins quiet ");
-    EXPECT_EQ(repairs_.deadline(), ask_at_);
+    EXPECT_EQ(advance(), kAllSteps);
+    EXPECT_EQ(peer_->session.state, ConnectState::repairing);
+    EXPECT_TRUE(peer_->interruption.repair.fenced);
+    EXPECT_EQ(repairs_.deadline(), world_.clock.now() + 10ms);
+    first_.qp_result = kOk;
     world_.clock.advance(9ms);
     EXPECT_EQ(advance(), "");
+    EXPECT_EQ(sent(), Types{});
     world_.clock.advance(1ms);
-    EXPECT_EQ(advance(), "ready ");
     EXPECT_EQ(advance(), "");
+    EXPECT_EQ(sent(), Types{MessageType::connect_request});
+}
+
+TEST_F(Repairing, TheRingIsTakenBeforeARequestIsAccepted) {
+    first_.qp_result = second_.qp_result = Status::error(Reason::no_device);
+    repairs_.begin(*peer_);
+    EXPECT_EQ(advance(), kAllSteps);
     peer_->connection.early_request = std::make_unique<ConnectBody>();
-    EXPECT_EQ(advance(), "ready ");
+    EXPECT_EQ(accepted_, nullptr);
+    EXPECT_EQ(advance(), "1 ring final; ");
+    EXPECT_NE(accepted_, nullptr);
 }
 
 TEST_F(Repairing, WorkUnderWayIsAwaitedForAQuarterOfTheFailureTimeout) {
     peer_->transfers.stripes = 1;
     repairs_.begin(*peer_);
-    EXPECT_EQ(advance(), "begins ");
+    EXPECT_EQ(advance(), "1 interrupted; ");
+    EXPECT_EQ(made(*peer_, 0).states.back(), QpState::error);
+    EXPECT_EQ(made(*peer_, 1).states.back(), QpState::error);
     EXPECT_EQ(repairs_.deadline(), world_.clock.now() + 250ms);
     world_.clock.advance(249ms);
     EXPECT_EQ(advance(), "");
     world_.clock.advance(1ms);
-    EXPECT_EQ(advance(), "late quiet ready ");
+    EXPECT_EQ(advance(), "1 abandoned; 1 ring final; 1 fenced; ");
+    EXPECT_EQ(sent(), Types{MessageType::connect_request});
 }
 
 TEST_F(Repairing, EachStepWaitsUntilTheEventsOfTheOneBeforeAreHandled) {
-    reports_ = true;
     peer_->transfers.stripes = 1;
     repairs_.begin(*peer_);
     repairs_.advance();
@@ -146,27 +149,17 @@ TEST_F(Repairing, EachStepWaitsUntilTheEventsOfTheOneBeforeAreHandled) {
     repairs_.advance(); // the core does not know yet
     EXPECT_EQ(events_.log, "");
     EXPECT_FALSE(peer_->interruption.repair.fenced);
-    EXPECT_EQ(advance(), "late quiet fenced ready ");
-    EXPECT_EQ(events_.log, "1 interrupted; 1 abandoned; 1 ring final; 1 fenced; ");
+    EXPECT_EQ(advance(), "1 interrupted; 1 abandoned; 1 ring final; 1 fenced; ");
 }
 
 TEST_F(Repairing, AConnectionThatBreaksMeanwhileTakesNoFurtherStep) {
-    reports_ = true;
     repairs_.begin(*peer_);
     events_.then = [this](Peer& peer, ConnectEventSet handled) {
         peer.session.state = ConnectState::failed;
-        repairs_.on_events_handled(peer, handled);
+        go_on(peer, handled);
     };
-    EXPECT_EQ(advance(), "begins ");
-}
-
-TEST_F(Repairing, TheRingIsTakenBeforeARequestIsAccepted) {
-    ask_at_ = Nanoseconds::max();
-    repairs_.begin(*peer_);
-    EXPECT_EQ(advance(), "begins quiet ");
-    peer_->connection.early_request = std::make_unique<ConnectBody>();
-    EXPECT_EQ(advance(), "ready ");
-    EXPECT_EQ(events_.log, "1 ring final; ");
+    EXPECT_EQ(advance(), "1 interrupted; ");
+    EXPECT_EQ(sent(), Types{});
 }
 
 TEST_F(Repairing, AConnectionThatIsComingUpIsRepairedOnceItIsOpen) {
@@ -174,7 +167,15 @@ TEST_F(Repairing, AConnectionThatIsComingUpIsRepairedOnceItIsOpen) {
     repairs_.begin(*peer_);
     EXPECT_EQ(advance(), "");
     peer_->session.state = ConnectState::open;
-    EXPECT_EQ(advance(), "begins quiet ready ");
+    EXPECT_EQ(advance(), kAllSteps);
+}
+
+TEST_F(Repairing, AConnectionThatIsClosingIsNotClosedAnyMore) {
+    closings_.start(*peer_);
+    repairs_.begin(*peer_);
+    EXPECT_EQ(advance(), kAllSteps);
+    EXPECT_FALSE(closings_.active());
+    EXPECT_EQ(peer_->session.state, ConnectState::requested);
 }
 
 TEST_F(Repairing, WithoutAConnectionThereIsNothingToRepair) {
@@ -202,19 +203,18 @@ TEST_F(Repairing, ImprovesAConnectionThatLacksAUsablePath) {
     peer_->transfers.stripes = 1;
     repairs_.improve(*peer_);
     EXPECT_TRUE(peer_->interruption.repair.gentle);
-    EXPECT_EQ(advance(), "begins ");
-    EXPECT_TRUE(pair_of(*peer_, 0).states.empty()); // work under way goes on
+    EXPECT_EQ(advance(), "1 interrupted; ");
+    EXPECT_NE(made(*peer_, 0).states.back(), QpState::error); // work under way goes on
     world_.clock.advance(1s);
     EXPECT_EQ(advance(), "");
     repairs_.begin(*peer_); // now a path has failed
-    EXPECT_EQ(pair_of(*peer_, 0).states, std::vector{QpState::error});
+    EXPECT_EQ(made(*peer_, 0).states.back(), QpState::error);
 }
 
 TEST_F(Repairing, APeerThatMayLiveIsWaitedFor) {
-    ask_at_ = Nanoseconds::max();
+    first_.qp_result = second_.qp_result = Status::error(Reason::no_device);
     repairs_.begin(*peer_);
-    EXPECT_EQ(advance(), "begins quiet ");
-    EXPECT_EQ(repairs_.deadline(), world_.clock.now() + 5s);
+    EXPECT_EQ(advance(), kAllSteps);
     world_.clock.advance(4999ms);
     advance();
     EXPECT_EQ(events_.partitions, 0u);
@@ -223,8 +223,7 @@ TEST_F(Repairing, APeerThatMayLiveIsWaitedFor) {
     advance();
     EXPECT_EQ(events_.partitions, 0u);
     alive_ = false;
-    peer_->interruption.repair.ask_at = Nanoseconds{0};
-    EXPECT_EQ(advance(), ""); // it is given up
+    EXPECT_EQ(advance(), "1 partition; "); // it is given up
     EXPECT_EQ(events_.partitions, 1u);
 }
 

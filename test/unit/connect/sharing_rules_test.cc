@@ -14,19 +14,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Rules : public RecordedConnections,
-              private HandshakeListener,
-              private ClosingListener,
-              private RoomListener {
+class Rules : public RecordedConnections {
 protected:
     // One process: its options, and the classes that decide.
     struct Deciding {
         Deciding(Rules& test, Sharing sharing, std::uint64_t most = 1)
-            : context_(test.recorded_context(test.options(sharing, most))),
-              messages(context_, test), lanes(context_), draining(context_, lanes),
-              closings(context_, lanes, messages, draining, test),
-              yielding(context_, messages, closings), limit(context_, closings, yielding, test),
-              rules(context_, limit) {}
+            : context_(test.recorded_context(test.options(sharing, most))), messages(context_),
+              lanes(context_), draining(context_, lanes),
+              closings(context_, lanes, messages, draining), yielding(context_, messages, closings),
+              limit(context_, closings, yielding), rules(context_, limit) {}
 
         const ConnectContext context_;
         HandshakeMessages messages;
@@ -61,13 +57,6 @@ protected:
     }
 
     SharedQueuePairs pool_{{.initiators = 2, .self = 9, .access_key = 3}, rails_, queues_};
-
-private:
-    void on_unsent(Peer&, Status) override { ADD_FAILURE(); }
-    void on_closing_agreed(Peer&) override { ADD_FAILURE(); }
-    void on_closing_broken(Peer&) override { ADD_FAILURE(); }
-    void on_late_confirm(Peer&) override { ADD_FAILURE(); }
-    bool on_room(Peer&) override { return false; }
 };
 
 TEST_F(Rules, BothSidesNeedSharedQueuePairsOnEachPath) {

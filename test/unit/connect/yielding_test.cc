@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Yields : public RecordedConnections, private HandshakeListener, private ClosingListener {
+class Yields : public RecordedConnections {
 protected:
     Yields() {
         world_.clock.advance(1s);
@@ -32,18 +32,12 @@ protected:
     }
 
     const ConnectContext context_ = recorded_context({});
-    HandshakeMessages messages_{context_, *this};
+    HandshakeMessages messages_{context_};
     ControlLanes lanes_{context_};
     SharedDraining draining_{context_, lanes_};
-    Closings closings_{context_, lanes_, messages_, draining_, *this};
+    Closings closings_{context_, lanes_, messages_, draining_};
     Yielding yielding_{context_, messages_, closings_};
     std::unique_ptr<Peer> peer_;
-
-private:
-    void on_unsent(Peer&, Status) override { ADD_FAILURE(); }
-    void on_closing_agreed(Peer&) override { ADD_FAILURE(); }
-    void on_closing_broken(Peer&) override { ADD_FAILURE(); }
-    void on_late_confirm(Peer&) override { ADD_FAILURE(); }
 };
 
 TEST_F(Yields, TheOtherSideIsToldOnce) {

@@ -16,20 +16,18 @@ namespace {
 
 constexpr std::uint64_t kJob = std::uint64_t{7} << 32;
 
-class StartupTest : public testing::Test, public StartupListener {
+class StartupTest : public testing::Test {
 protected:
     void begin(Startup::Mode mode, std::uint32_t rank, std::uint32_t count,
                std::uint64_t connections = 0) {
-        startup_.emplace(Startup::Options{kJob + rank, mode, connections, messages_into(notices_)},
-                         *this);
+        startup_.emplace(Startup::Options{kJob + rank, mode, connections, messages_into(notices_)});
         startup_->begin(rank, count, 1);
     }
     // Begins at one of the endpoints of this process, number 0 of `count`.
     void begin_at(std::uint32_t endpoint, std::uint32_t endpoints, std::uint32_t count,
                   std::uint64_t connections = 0) {
         startup_.emplace(Startup::Options{endpoint_name(kJob, endpoint), Startup::Mode::all,
-                                          connections, messages_into(notices_)},
-                         *this);
+                                          connections, messages_into(notices_)});
         startup_->begin(0, count, endpoints);
     }
     // Returns the endpoints of process number 1 that one of this process's endpoints connects.
@@ -40,10 +38,15 @@ protected:
         begin_at(endpoint, endpoints, 2);
         return connect_all();
     }
+    void connect_some() {
+        startup_->connect_some(
+            [this](std::uint64_t name, const Peer*& asked) { return connect(name, asked); },
+            [this](std::uint64_t process) { return endpoints_of(process); });
+    }
     // Lets each request be answered at once; returns the ranks asked, in their order.
     std::vector<std::uint64_t> connect_all() {
         for (int pass = 0; startup_->goes_on() && pass < 1000; ++pass) {
-            startup_->connect_some();
+            connect_some();
             for (const auto& [rank, peer] : peers_) {
                 peer->session.state = ConnectState::open;
             }
@@ -51,7 +54,7 @@ protected:
         return asked_;
     }
 
-    bool connect_at_start(std::uint64_t name, const Peer*& asked) override {
+    bool connect(std::uint64_t name, const Peer*& asked) {
         const std::uint64_t rank = name - kJob;
         if (rank == unreachable_) {
             return false;
@@ -66,7 +69,7 @@ protected:
         asked = peer.get();
         return true;
     }
-    std::uint32_t endpoints_of(std::uint64_t process) override {
+    std::uint32_t endpoints_of(std::uint64_t process) {
         const auto found = theirs_.find(process - kJob);
         return found == theirs_.end() ? 1 : found->second;
     }
@@ -109,14 +112,14 @@ TEST_F(StartupTest, OnDemandConnectsNobodyAndSoDoesAJobOfOne) {
 TEST_F(StartupTest, TheNextIsAskedOnceOneHasAnswered) {
     begin(Startup::Mode::all, 0, 100);
     EXPECT_TRUE(startup_->is_due());
-    startup_->connect_some();
+    connect_some();
     ASSERT_EQ(asked_.size(), Startup::kAskedAtOnce);
     EXPECT_FALSE(startup_->is_due());
-    startup_->connect_some();
+    connect_some();
     EXPECT_EQ(asked_.size(), Startup::kAskedAtOnce) << "no answer, no further request";
     peers_[9]->session.state = ConnectState::open;
     EXPECT_TRUE(startup_->is_due());
-    startup_->connect_some();
+    connect_some();
     EXPECT_EQ(asked_.size(), Startup::kAskedAtOnce + 1);
     EXPECT_EQ(asked_.back(), Startup::kAskedAtOnce + 1);
 }
@@ -124,7 +127,7 @@ TEST_F(StartupTest, TheNextIsAskedOnceOneHasAnswered) {
 TEST_F(StartupTest, NothingIsWaitedForThatDoesNotConnect) {
     has_room_ = false;
     begin(Startup::Mode::all, 0, 100);
-    startup_->connect_some();
+    connect_some();
     EXPECT_EQ(asked_.size(), 50u);
     EXPECT_FALSE(startup_->goes_on());
 }

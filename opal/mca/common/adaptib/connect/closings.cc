@@ -25,7 +25,7 @@ void Closings::begin_to_flush(Peer& peer) {
         return;
     }
     if (peer.session.repairable) {
-        listener_.on_closing_broken(peer);
+        context_.events.report(peer, ConnectEvent::flush_failed);
     } else {
         peer.connection.closing.flush.posted = peer.connection.closing.flush.done = true;
     }
@@ -52,10 +52,8 @@ void Closings::advance() {
     }
 }
 
-void Closings::on_events_handled(Peer& peer, ConnectEventSet handled) {
-    if (handled.has(ConnectEvent::ring_final) && peer.session.state == ConnectState::closing) {
-        listener_.on_closing_agreed(peer);
-    } else if (handled.has(ConnectEvent::connected) && peer.connection.closing.early.has_value()) {
+void Closings::on_connected(Peer& peer) {
+    if (peer.connection.closing.early.has_value()) {
         const ConnectNote note = *std::exchange(peer.connection.closing.early, std::nullopt);
         on_close(peer, note);
     }
@@ -72,18 +70,8 @@ void Closings::leave(Peer& peer) {
 }
 
 void Closings::on_close(Peer& peer, const ConnectNote& note) {
-    if (note.connection != peer.connection.remote_number ||
-        note.answers != peer.connection.number) {
-        return; // of an earlier connection
-    }
-    if (peer.session.state == ConnectState::answered) {
-        listener_.on_late_confirm(peer);
-        if (ConnectionEvents::is_waiting(peer)) {
-            peer.connection.closing.early = note; // messages that wait for the connection go first
-            return;
-        }
-    }
-    if (!peer.session.connected() || !sequence_before(peer.connection.closing.heard, note.number)) {
+    if (!is_of_connection(peer, note) || !peer.session.connected() ||
+        !sequence_before(peer.connection.closing.heard, note.number)) {
         return;
     }
     peer.connection.closing.heard = note.number;
@@ -102,10 +90,9 @@ void Closings::on_close(Peer& peer, const ConnectNote& note) {
 }
 
 void Closings::on_keep(Peer& peer, const ConnectNote& note) {
-    if (peer.session.state == ConnectState::closing &&
-        note.connection == peer.connection.remote_number &&
-        note.answers == peer.connection.number && note.number == peer.connection.closing.number &&
-        peer.connection.closing.told && !peer.connection.closing.agreed) {
+    if (peer.session.state == ConnectState::closing && is_of_connection(peer, note) &&
+        note.number == peer.connection.closing.number && peer.connection.closing.told &&
+        !peer.connection.closing.agreed) {
         leave(peer);
     }
 }

@@ -25,37 +25,33 @@
 
 namespace adaptib {
 
-class ClosingListener {
-public:
-    // Nothing is under way on either side, and the ring is taken. The connection is to be taken
-    // down.
-    virtual void on_closing_agreed(Peer& peer) = 0;
-    // A queue pair has failed. The connection is to be made anew.
-    virtual void on_closing_broken(Peer& peer) = 0;
-    // The other side has the connection open: its confirmation is late.
-    virtual void on_late_confirm(Peer& peer) = 0;
-
-protected:
-    ~ClosingListener() = default;
-};
-
 class Closings {
 public:
     Closings(const ConnectContext& context, ControlLanes& lanes, HandshakeMessages& messages,
-             SharedDraining& draining, ClosingListener& listener)
-        : context_(context), lanes_(lanes), messages_(messages), draining_(draining),
-          listener_(listener) {}
+             SharedDraining& draining)
+        : context_(context), lanes_(lanes), messages_(messages), draining_(draining) {}
 
     // REQUIRES: the peer is open.
     void start(Peer& peer);
     // Returns true if advance() is to be called again and again.
     bool active() const { return !closing_.empty(); }
+    // When nothing is under way on either side any more, ConnectEvent::ring_final is reported: once
+    // it has been handled, the connection is to be taken down.
     void advance();
+    // Returns true if the message is of the connection that this side has, or is about to have.
+    static bool is_of_connection(const Peer& peer, const ConnectNote& note) {
+        return note.connection == peer.connection.remote_number &&
+               note.answers == peer.connection.number;
+    }
     void on_close(Peer& peer, const ConnectNote& note);
+    // Same for one that has come before the connection was open: messages that wait for it go
+    // first.
+    static void keep_close(Peer& peer, const ConnectNote& note) {
+        peer.connection.closing.early = note;
+    }
     void on_keep(Peer& peer, const ConnectNote& note);
-    // Goes on with a closing that has waited for the ring to be taken, or for the connection to
-    // open.
-    void on_events_handled(Peer& peer, ConnectEventSet handled);
+    // The connection is open, and what waited for it is sent: takes a close that was kept.
+    void on_connected(Peer& peer);
     // Ends the closing, if the peer is closing: the caller changes its state. resume() lets
     // messages take the ring again.
     void forget(Peer& peer);
@@ -72,7 +68,6 @@ private:
     ControlLanes& lanes_;
     HandshakeMessages& messages_;
     SharedDraining& draining_;
-    ClosingListener& listener_;
 };
 
 } // namespace adaptib

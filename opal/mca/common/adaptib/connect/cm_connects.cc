@@ -112,21 +112,21 @@ void CmConnects::on_failed(std::uint32_t rail, std::uint32_t qp_number, const st
     cm_connect.why = why;
 }
 
-void CmConnects::advance() {
+void CmConnects::advance(const Done& done) {
     for (std::size_t left = connecting_.size(); left > 0 && !connecting_.empty(); --left) {
         Peer& peer = *connecting_.pop_front();
         connecting_.push_back(peer);
-        advance_one(peer);
+        advance_one(peer, done);
     }
 }
 
-void CmConnects::advance_one(Peer& peer) {
+void CmConnects::advance_one(Peer& peer, const Done& done) {
     const Nanoseconds now = context_.options.attended->now();
     if (!peer.connection.cm_connect.initiates) {
         if (is_late(peer, now)) {
-            listener_.on_cm_connect_failed(
-                peer, "for " + whole_seconds_text(now - peer.connection.cm_connect.began) +
-                          " the other side has not confirmed the connection");
+            done(peer, Outcome::failed,
+                 "for " + whole_seconds_text(now - peer.connection.cm_connect.began) +
+                     " the other side has not confirmed the connection");
         }
         return;
     }
@@ -143,7 +143,7 @@ void CmConnects::advance_one(Peer& peer) {
     }
     const bool late = is_late(peer, now);
     if (late || std::none_of(peer.lanes.subchannels.begin(), peer.lanes.subchannels.end(), waits)) {
-        end(peer);
+        end(peer, done);
     } else if (!late_reported_ && now >= peer.connection.cm_connect.began + kReportAfter &&
                peer.connection.cm_connect.first_cm_connected == Nanoseconds::max()) {
         late_reported_ = true;
@@ -226,7 +226,7 @@ Nanoseconds CmConnects::next_step() const {
 
 // Ends the connect phase: all queue pairs are connected, or the others are not waited for any
 // longer.
-void CmConnects::end(Peer& peer) {
+void CmConnects::end(Peer& peer, const Done& done) {
     const std::string why = last_error_of(peer);
     leave(peer);
     for (Subchannel& subchannel : peer.lanes.subchannels) {
@@ -237,15 +237,14 @@ void CmConnects::end(Peer& peer) {
         }
     }
     if (peer.lanes.live_subchannels() > 0) {
-        listener_.on_paths_connected(peer);
+        done(peer, Outcome::connected, {});
     } else if (peer.interruption.repair.active) {
-        listener_.on_no_path(peer);
+        done(peer, Outcome::no_path, {});
     } else {
-        listener_.on_cm_connect_failed(peer,
-                                       "for " +
-                                           whole_seconds_text(context_.options.attended->now() -
-                                                              peer.connection.cm_connect.began) +
-                                           " no connection could be made: " + why);
+        const Nanoseconds lasted =
+            context_.options.attended->now() - peer.connection.cm_connect.began;
+        done(peer, Outcome::failed,
+             "for " + whole_seconds_text(lasted) + " no connection could be made: " + why);
     }
 }
 

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/intrusive_list.h"
@@ -31,24 +32,18 @@
 
 namespace adaptib {
 
-// Outcomes of the connects of a peer.
-class CmConnectListener {
-public:
-    // All queue pairs that are left are connected, at the initiator.
-    virtual void on_paths_connected(Peer& peer) = 0;
-    // No queue pair could be connected in a repair.
-    virtual void on_no_path(Peer& peer) = 0;
-    // No queue pair could be connected, or the initiator has not confirmed that.
-    virtual void on_cm_connect_failed(Peer& peer, const std::string& what) = 0;
-
-protected:
-    ~CmConnectListener() = default;
-};
-
 class CmConnects {
 public:
-    CmConnects(const ConnectContext& context, QueuePairs& queue_pairs, CmConnectListener& listener)
-        : context_(context), queue_pairs_(queue_pairs), listener_(listener) {}
+    enum class Outcome : std::uint8_t {
+        connected, // all queue pairs that are left are, at the initiator
+        no_path,   // no queue pair could be connected in a repair
+        failed,    // none could be connected, or the initiator has not confirmed that
+    };
+    // Called when the connects of a peer are over. `what`: of `failed`.
+    using Done = std::function<void(Peer& peer, Outcome outcome, const std::string& what)>;
+
+    CmConnects(const ConnectContext& context, QueuePairs& queue_pairs)
+        : context_(context), queue_pairs_(queue_pairs) {}
 
     // Called before the peer's queue pairs begin to connect. `body`: the request or reply of the
     // other side; `initiates`: this side does.
@@ -60,7 +55,7 @@ public:
     // Returns true while queue pairs connect: the fabrics' events are awaited, and advance() is to
     // be called again and again.
     bool active() const { return !connecting_.empty(); }
-    void advance();
+    void advance(const Done& done);
     // Called for events of the fabrics.
     void on_connected(std::uint32_t rail, std::uint32_t qp_number);
     void on_failed(std::uint32_t rail, std::uint32_t qp_number, const std::string& why);
@@ -69,9 +64,9 @@ public:
 
 private:
     Peer* find(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
-    void advance_one(Peer& peer);
+    void advance_one(Peer& peer, const Done& done);
     void try_again(Peer& peer, Subchannel& subchannel);
-    void end(Peer& peer);
+    void end(Peer& peer, const Done& done);
     static bool is_unanswered(const Peer& peer);
     Nanoseconds ends_at(const Peer& peer) const;
     bool is_late(Peer& peer, Nanoseconds now);
@@ -80,7 +75,6 @@ private:
     IntrusiveList<Peer, &Peer::connection, &PeerConnection::cm_connect_link> connecting_;
     const ConnectContext& context_;
     QueuePairs& queue_pairs_;
-    CmConnectListener& listener_;
     bool late_reported_ = false;
 };
 

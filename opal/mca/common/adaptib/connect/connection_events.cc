@@ -31,34 +31,10 @@ void ConnectionEvents::report(Peer& peer, ConnectEvent kind, Status status,
     reported_.push_front(peer);
 }
 
-void ConnectionEvents::handle() {
-    if (handling_) {
-        return;
-    }
-    handling_ = true;
-    while (Peer* const peer = reported_.pop_front()) {
-        handle_all(*peer);
-    }
-    handling_ = false;
-}
-
-// An event may drop the ones behind it, or cause others.
-void ConnectionEvents::handle_all(Peer& peer) {
-    ConnectEventSet& waiting = peer.connection.events.waiting;
-    ConnectEventSet handled;
-    while (!waiting.empty()) {
-        const ConnectEvent kind = waiting.first();
-        waiting.remove(kind);
-        handled.add(kind);
-        handle(peer, kind);
-    }
-    if (!handled.empty()) {
-        listener_.on_events_handled(peer, handled);
-    }
-}
-
-void ConnectionEvents::handle(Peer& peer, ConnectEvent kind) {
+void ConnectionEvents::tell(Peer& peer, ConnectEvent kind) {
     switch (kind) {
+    case ConnectEvent::unsent:
+    case ConnectEvent::flush_failed: break; // not for the core
     case ConnectEvent::interrupted: handler_.on_interrupted(peer); break;
     case ConnectEvent::abandoned: handler_.on_abandoned(peer); break;
     case ConnectEvent::ring_final: handler_.on_ring_final(peer); break;

@@ -6,8 +6,9 @@
 // change what they work with. handle() calls the handler for all events at once, when none of that
 // work is under way: in the core's progress, and at the end of calls whose callers rely on the
 // outcome. Work that cannot go on before the core has acted (a repair, until the ring is drained
-// and its messages in doubt are kept) goes on in on_events_handled, at the end of a peer's events.
-// Until then no class of connect/ takes the next step with that peer (is_waiting).
+// and its messages in doubt are kept) goes on at the end of a peer's events. Until then no class of
+// connect/ takes the next step with that peer (is_waiting). So do events that one class of connect/
+// has for another that stands above it.
 // Order: failed peers first, since the handling of other events must not find one whose failure the
 // core does not know; then peers in the order of their first event. The events of a peer as
 // ConnectEvent lists them.
@@ -51,39 +52,59 @@ protected:
     ~ConnectionEventHandler() = default;
 };
 
-class EventsHandledListener {
-public:
-    // These events of the peer have been handled: work that has waited for that goes on.
-    virtual void on_events_handled(Peer& peer, ConnectEventSet handled) = 0;
-
-protected:
-    ~EventsHandledListener() = default;
-};
-
 class ConnectionEvents {
 public:
-    ConnectionEvents(ConnectionEventHandler& handler, EventsHandledListener& listener)
-        : handler_(handler), listener_(listener) {}
+    explicit ConnectionEvents(ConnectionEventHandler& handler) : handler_(handler) {}
 
     void report(Peer& peer, ConnectEvent kind);
     // `kind`: partition or repaired. They never wait together.
     void report(Peer& peer, ConnectEvent kind, Nanoseconds duration);
-    // `kind`: failed or failed_here. The first failure counts.
+    // `kind`: failed, failed_here or unsent. The first failure counts.
     void report(Peer& peer, ConnectEvent kind, Status status, const std::string& what);
     static bool is_waiting(const Peer& peer) { return !peer.connection.events.waiting.empty(); }
+    // Returns true if the peer is to be given up, since it cannot be sent to.
+    static bool is_unsent(const Peer& peer) {
+        return peer.connection.events.waiting.has(ConnectEvent::unsent);
+    }
     bool any() const { return !reported_.empty(); }
-    // Handles all events, and those that their handling causes. Within itself it does nothing: the
-    // outer call goes on.
-    void handle();
+    // Handles all events, and those that their handling causes. `go_on(peer, handled)` goes on with
+    // what has waited for the handling of a peer's events, and acts on one of connect/'s own.
+    // Within itself the call does nothing: the outer one goes on.
+    template <typename GoOn> void handle(const GoOn& go_on) {
+        if (handling_) {
+            return;
+        }
+        handling_ = true;
+        while (Peer* const peer = reported_.pop_front()) {
+            handle_all(*peer, go_on);
+        }
+        handling_ = false;
+    }
     // Drops the peer's events.
     void forget(Peer& peer);
 
 private:
-    void handle_all(Peer& peer);
-    void handle(Peer& peer, ConnectEvent kind);
+    // An event may drop the ones behind it, or cause others.
+    template <typename GoOn> void handle_all(Peer& peer, const GoOn& go_on) {
+        ConnectEventSet& waiting = peer.connection.events.waiting;
+        ConnectEventSet handled;
+        while (!waiting.empty()) {
+            const ConnectEvent kind = waiting.first();
+            waiting.remove(kind);
+            if (is_own_event(kind)) {
+                go_on(peer, ConnectEventSet(kind));
+            } else {
+                handled.add(kind);
+                tell(peer, kind);
+            }
+        }
+        if (!handled.empty()) {
+            go_on(peer, handled);
+        }
+    }
+    void tell(Peer& peer, ConnectEvent kind);
 
     ConnectionEventHandler& handler_;
-    EventsHandledListener& listener_;
     IntrusiveList<Peer, &Peer::connection, &PeerConnection::events, &PeerConnectEvents::link>
         reported_;
     bool handling_ = false;

@@ -88,7 +88,7 @@ void ConnectionLimit::note_activity() {
     }
 }
 
-void ConnectionLimit::serve() {
+void ConnectionLimit::serve(const Ask& ask) {
     if (!somebody_waits()) {
         return;
     }
@@ -104,8 +104,8 @@ void ConnectionLimit::serve() {
         device_max_ = ~std::uint64_t{0};
     }
     note_activity();
-    serve_some(now, true);
-    serve_some(now, false);
+    serve_some(now, true, ask);
+    serve_some(now, false, ask);
     if (somebody_waits()) {
         make_room(now);
     }
@@ -120,7 +120,7 @@ bool ConnectionLimit::still_wanted(const Peer& peer, Nanoseconds now) const {
 
 // Serves waiting peers: with `first` those that are chosen or cannot do without, otherwise the
 // others.
-void ConnectionLimit::serve_some(Nanoseconds now, bool first) {
+void ConnectionLimit::serve_some(Nanoseconds now, bool first, const Ask& ask) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
         look(peer, now);
@@ -137,7 +137,7 @@ void ConnectionLimit::serve_some(Nanoseconds now, bool first) {
         } else if (peer.session.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.flow.messages_sent = 0;
             peer.connection.activity.required = false;
-        } else if (!may_ask(peer, now) || !has_room() || !listener_.on_room(peer)) {
+        } else if (!may_ask(peer, now) || !has_room() || !ask(peer)) {
             wanted_.push_back(peer);
         }
     }

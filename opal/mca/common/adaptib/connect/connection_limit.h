@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "base/intrusive_list.h"
 #include "base/status.h"
@@ -29,21 +30,14 @@
 
 namespace adaptib {
 
-class RoomListener {
-public:
-    // There is room for a peer that has waited for it: its connection may be requested. Returns
-    // false if the peer still waits.
-    virtual bool on_room(Peer& peer) = 0;
-
-protected:
-    ~RoomListener() = default;
-};
-
 class ConnectionLimit {
 public:
-    ConnectionLimit(const ConnectContext& context, Closings& closings, Yielding& yielding,
-                    RoomListener& listener)
-        : context_(context), closings_(closings), yielding_(yielding), listener_(listener) {}
+    // Requests the connection of a peer that has waited for room, of which there is some. Returns
+    // false if the peer still waits.
+    using Ask = std::function<bool(Peer& peer)>;
+
+    ConnectionLimit(const ConnectContext& context, Closings& closings, Yielding& yielding)
+        : context_(context), closings_(closings), yielding_(yielding) {}
 
     // Counts the connection of a peer that gets queue pairs, until leave().
     void enter(Peer& peer);
@@ -78,7 +72,7 @@ public:
     // Records the peers' activity, for the choice of the connection to close. Called now and then.
     void note_activity();
     // Looks for room for waiting peers. deadline(): when that is next; max: none waits.
-    void serve();
+    void serve(const Ask& ask);
     Nanoseconds deadline() const { return somebody_waits() ? look_at_ : Nanoseconds::max(); }
     // Waiting peers have their turn at once: there may be room.
     void serve_soon() { look_at_ = Nanoseconds{0}; }
@@ -94,7 +88,7 @@ private:
     void begin_to_look(Nanoseconds now);
     void look(Peer& peer, Nanoseconds now);
     bool still_wanted(const Peer& peer, Nanoseconds now) const;
-    void serve_some(Nanoseconds now, bool first);
+    void serve_some(Nanoseconds now, bool first, const Ask& ask);
     void make_room(Nanoseconds now);
     Peer* to_be_closed(Nanoseconds now) const;
     Waiting who_waits(Nanoseconds now) const;
@@ -107,7 +101,6 @@ private:
     const ConnectContext& context_;
     Closings& closings_;
     Yielding& yielding_;
-    RoomListener& listener_;
     IntrusiveList<Peer, &Peer::connection, &PeerConnection::slot_link> slots_;
     std::size_t shared_slots_ = 0; // slots of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::connection, &PeerConnection::wanted_link> wanted_;

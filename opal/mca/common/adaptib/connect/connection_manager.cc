@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "connect/connection_manager.h"
 
+#include <utility>
+
 namespace adaptib {
 
 void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
@@ -9,7 +11,7 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     switch (header.type) {
     case MessageType::connect_close:
         if (heard) {
-            closings_.on_close(peer, read_body<ConnectNote>(body));
+            on_close(peer, read_body<ConnectNote>(body));
         }
         break;
     case MessageType::connect_keep:
@@ -65,14 +67,55 @@ void ConnectionManager::retry() {
         repairs_.advance();
     }
     if (cm_connects_.active()) [[unlikely]] {
-        cm_connects_.advance();
+        cm_connects_.advance(
+            [this](Peer& peer, CmConnects::Outcome outcome, const std::string& what) {
+                on_cm_connect_over(peer, outcome, what);
+            });
     }
 }
 
-void ConnectionManager::on_events_handled(Peer& peer, ConnectEventSet handled) {
+void ConnectionManager::on_cm_connect_over(Peer& peer, CmConnects::Outcome outcome,
+                                           const std::string& what) {
+    switch (outcome) {
+    case CmConnects::Outcome::connected: handshake_.on_cm_connected(peer); break;
+    case CmConnects::Outcome::no_path: repairs_.wait_for_path(peer); break;
+    case CmConnects::Outcome::failed: handshake_.on_cm_connect_failed(peer, what); break;
+    }
+}
+
+void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {
+    if (peer.session.state == ConnectState::answered && Closings::is_of_connection(peer, note)) {
+        handshake_.on_late_confirm(peer);
+        if (ConnectionEvents::is_waiting(peer)) {
+            Closings::keep_close(peer, note);
+            return;
+        }
+    }
+    closings_.on_close(peer, note);
+}
+
+// Events of the peer have been handled, or it has one that is for connect/ alone.
+void ConnectionManager::go_on(Peer& peer, ConnectEventSet handled) {
+    if (handled.has(ConnectEvent::unsent)) {
+        const std::unique_ptr<ConnectFailure> failure = std::move(peer.connection.events.failure);
+        teardown_.fail(peer, failure->status, failure->what);
+        return;
+    }
+    if (handled.has(ConnectEvent::flush_failed)) {
+        if (repairs_.may_begin(peer)) {
+            repairs_.begin(peer);
+        }
+        return;
+    }
     handshake_.on_events_handled(peer, handled);
-    closings_.on_events_handled(peer, handled);
-    repairs_.on_events_handled(peer, handled);
+    if (handled.has(ConnectEvent::ring_final) && peer.session.state == ConnectState::closing) {
+        handshake_.on_closing_agreed(peer);
+    } else if (handled.has(ConnectEvent::connected)) {
+        closings_.on_connected(peer);
+    }
+    if (const auto request = repairs_.on_events_handled(peer, handled)) {
+        handshake_.on_kept_request(peer, *request);
+    }
 }
 
 void ConnectionManager::set_preference(Peer& peer, SharingPreference preference) {

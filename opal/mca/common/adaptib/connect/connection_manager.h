@@ -2,8 +2,9 @@
 // ConnectionManager: brings a peer's subchannels and rings up, and takes them down
 // (connect/README.md).
 //
-// Purpose: holds the classes of connect/, each of which has one part of that work, and lets the
-// users of connections call them. The state of a connection changes as follows:
+// Purpose: holds the classes of connect/, each of which has one part of that work and calls those
+// that it needs; lets the users of connections call them; and tells a class what one below it has
+// found, since none calls up (go_on()). The state of a connection changes as follows:
 //
 //     idle --request()--> requested --reply; queue pairs are connected--> open
 //     idle --request arrives--> answered --confirm--> open
@@ -51,7 +52,6 @@
 #include "connect/path_measurement.h"
 #include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
-#include "connect/repair_steps.h"
 #include "connect/repairs.h"
 #include "connect/shared_draining.h"
 #include "connect/sharing_rules.h"
@@ -61,13 +61,13 @@
 
 namespace adaptib {
 
-class ConnectionManager final : private EventsHandledListener {
+class ConnectionManager final {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
                       std::span<const std::unique_ptr<CompletionQueue>> cqs, Counters& counters,
                       ConnectionListener& listener)
-        : events_(listener, *this), context_{options, rails, cqs, counters, events_, listener} {}
+        : events_(listener), context_{options, rails, cqs, counters, events_, listener} {}
 
     // Starts connecting if the peer is idle; without room, as soon as there is some. The peer may
     // be lost at that: what waits for it ends later (handle_events).
@@ -104,8 +104,8 @@ public:
     }
     // Handles a request that waits for the end of a disconnect which the peer has revoked.
     void on_disconnect_revoked(Peer& peer) { handshake_.on_disconnect_revoked(peer); }
-    // Destroys queue pairs that do not complete their work (RepairSteps::abandon).
-    void abandon(Peer& peer) { repair_steps_.abandon(peer); }
+    // Destroys queue pairs that do not complete their work (Repairs::abandon).
+    void abandon(Peer& peer) { repairs_.abandon(peer); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.
     Status open_loopback(Peer& self);
     void close(Peer& peer, ConnectState state) { teardown_.close(peer, state); }
@@ -116,8 +116,12 @@ public:
     // cause some, besides those that say that they do so.
     void handle_events() {
         if (events_.any()) [[unlikely]] {
-            events_.handle();
+            events_.handle([this](Peer& peer, ConnectEventSet handled) { go_on(peer, handled); });
         }
+    }
+    // Looks for room for peers that wait for some, when limit().deadline() says so.
+    void serve_waiting() {
+        limit_.serve([this](Peer& peer) { return handshake_.on_room(peer); });
     }
     // Returns the index of the control lane: the subchannel that carries the peer's ring and
     // credit.
@@ -136,7 +140,7 @@ public:
     bool has_work() const { return measurement_.active() || retry_due() || closing(); }
     // Queue pairs of all connections.
     QueuePairs& queue_pairs() { return queue_pairs_; }
-    // Returns when retry() or ConnectionLimit::serve() has something to do next; max: never.
+    // Returns when retry() or serve_waiting() has something to do next; max: never.
     Nanoseconds deadline() const {
         return std::min({limit_.deadline(), cm_connects_.deadline(), repairs_.deadline()});
     }
@@ -158,18 +162,15 @@ public:
     PathMeasurement& measurement() { return measurement_; }
 
 private:
-    void on_events_handled(Peer& peer, ConnectEventSet handled) override;
+    void go_on(Peer& peer, ConnectEventSet handled);
+    void on_close(Peer& peer, const ConnectNote& note);
+    void on_cm_connect_over(Peer& peer, CmConnects::Outcome outcome, const std::string& what);
 
     ConnectionEvents events_;
     const ConnectContext context_;
-    // Listeners of the parts behind them.
     Handshake handshake_{context_,
                          {queue_pairs_, remote_rings_, resources_, teardown_, messages_, repairs_,
-                          repair_steps_, cm_connects_, measurement_, limit_, sharing_}};
-    RepairSteps repair_steps_{context_,
-                              {queue_pairs_, offered_rings_, resources_, messages_, closings_,
-                               lane_migrations_, shared_draining_, repairs_, measurement_},
-                              handshake_};
+                          cm_connects_, measurement_, limit_, sharing_}};
     Teardown teardown_{context_,
                        {pool_, queue_pairs_, offered_rings_, resources_, messages_, closings_,
                         yielding_, lane_migrations_, repairs_, cm_connects_, measurement_, limit_}};
@@ -182,14 +183,16 @@ private:
     ConnectionResources resources_{context_,
                                    {pool_, queue_pairs_, offered_rings_, cm_connects_, limit_}};
     // Parts whose lists has_work() reads in each pass, next to each other.
-    HandshakeMessages messages_{context_, teardown_};
-    Closings closings_{context_, lanes_, messages_, shared_draining_, handshake_};
+    HandshakeMessages messages_{context_};
+    Closings closings_{context_, lanes_, messages_, shared_draining_};
     Yielding yielding_{context_, messages_, closings_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
-    Repairs repairs_{context_, queue_pairs_, shared_draining_, repair_steps_};
-    CmConnects cm_connects_{context_, queue_pairs_, handshake_};
+    Repairs repairs_{context_,
+                     {queue_pairs_, offered_rings_, resources_, messages_, closings_,
+                      lane_migrations_, shared_draining_, measurement_}};
+    CmConnects cm_connects_{context_, queue_pairs_};
     PathMeasurement measurement_{context_, lanes_, lane_migrations_};
-    ConnectionLimit limit_{context_, closings_, yielding_, handshake_};
+    ConnectionLimit limit_{context_, closings_, yielding_};
     SharingRules sharing_{context_, limit_};
 };
 

@@ -219,7 +219,7 @@ bool Handshake::is_behind(const Peer& peer, const ConnectBody& body) {
 void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
     if (is_behind(peer, body)) {
         keep_for_later(peer, body);
-        parts_.repair_steps.take_over(peer, body.expected);
+        parts_.repairs.take_over(peer, body.expected);
         parts_.teardown.close(peer, ConnectState::idle);
         context_.events.report(peer, ConnectEvent::unconnected);
         return;
@@ -245,7 +245,7 @@ void Handshake::accept(Peer& peer, const ConnectBody& body, Need need) {
         parts_.resources.drop_all_queue_pairs(peer);
     }
     if (peer.interruption.repair.active) {
-        parts_.repair_steps.take_over(peer, body.expected);
+        parts_.repairs.take_over(peer, body.expected);
     }
     const bool lacks = !peer.lanes.subchannels.empty() && peer.lanes.live_subchannels() == 0;
     Status status = lacks || peer.interruption.repair.active ? parts_.queue_pairs.make_all(peer)
@@ -296,7 +296,7 @@ void Handshake::lose(Peer& peer, const ConnectBody& body, Status status, const s
 // being repaired ends with that.
 void Handshake::go_without(Peer& peer, const ConnectBody& body) {
     if (peer.interruption.repair.active) {
-        parts_.repair_steps.take_over(peer, body.expected);
+        parts_.repairs.take_over(peer, body.expected);
     }
     if (!peer.lanes.subchannels.empty() || peer.session.state != ConnectState::idle) {
         parts_.teardown.close(peer, ConnectState::idle);
@@ -313,7 +313,7 @@ void Handshake::refuse(Peer& peer, const ConnectBody& body, Need need) {
     if (peer.interruption.repair.active) {
         say_refused(peer, body, RefusalReason::no_path);
         if (peer.session.state != ConnectState::failed) {
-            parts_.repair_steps.wait_for_path(peer);
+            parts_.repairs.wait_for_path(peer);
         }
         return;
     }
@@ -352,9 +352,9 @@ void Handshake::on_refuse(Peer& peer, const ConnectNote& note) {
         return;
     }
     if (peer.interruption.repair.active) {
-        parts_.repair_steps.take_over(peer, note.expected);
+        parts_.repairs.take_over(peer, note.expected);
         if (note.number == static_cast<std::uint32_t>(RefusalReason::no_path)) {
-            parts_.repair_steps.wait_for_path(peer);
+            parts_.repairs.wait_for_path(peer);
             return;
         }
     }
@@ -454,7 +454,7 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
     }
     peer.connection.remote_number = body.connection;
     if (peer.interruption.repair.active) {
-        parts_.repair_steps.take_over(peer, body.expected);
+        parts_.repairs.take_over(peer, body.expected);
     }
     parts_.cm_connects.prepare(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
@@ -462,8 +462,7 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
         if (!comes_again(peer, status)) {
             lose(peer, body, status, "the connection could not be completed");
         } else if (peer.interruption.repair.active) {
-            parts_.repair_steps.wait_for_path(
-                peer); // the next request tells that this one came to nothing
+            parts_.repairs.wait_for_path(peer); // the next request tells that this came to nothing
         } else {
             parts_.teardown.close(peer, ConnectState::idle);
             ++peer.connection.activity.refusals;
@@ -480,7 +479,7 @@ void Handshake::on_reply(Peer& peer, const ConnectBody& body) {
 // REQUIRES: requested; all queue pairs that are left are in RTS.
 void Handshake::confirm(Peer& peer) {
     static_cast<void>(parts_.messages.send(peer, MessageType::connect_confirm));
-    if (peer.session.state == ConnectState::requested) {
+    if (peer.session.state == ConnectState::requested && !ConnectionEvents::is_unsent(peer)) {
         const Nanoseconds took = context_.options.clock->now() - peer.connection.activity.asked;
         const auto nanoseconds = static_cast<std::uint64_t>(took.count());
         ++context_.counters.connections_timed;
@@ -591,7 +590,7 @@ void Handshake::open(Peer& peer) {
     }
     peer.interruption.repair.wanted = false;
     if (peer.interruption.repair.active) {
-        parts_.repair_steps.end(peer);
+        parts_.repairs.end(peer);
     }
     parts_.measurement.add(peer);
     context_.events.report(peer, ConnectEvent::connected);

@@ -25,17 +25,13 @@
 #include "connect/path_measurement.h"
 #include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
-#include "connect/repair_steps.h"
 #include "connect/repairs.h"
 #include "connect/sharing_rules.h"
 #include "connect/teardown.h"
 
 namespace adaptib {
 
-class Handshake final : public CmConnectListener,
-                        public ClosingListener,
-                        public RoomListener,
-                        public RepairStepsListener {
+class Handshake {
 public:
     struct Parts {
         QueuePairs& queue_pairs;
@@ -44,7 +40,6 @@ public:
         Teardown& teardown;
         HandshakeMessages& messages;
         Repairs& repairs;
-        RepairSteps& repair_steps;
         CmConnects& cm_connects;
         PathMeasurement& measurement;
         ConnectionLimit& limit;
@@ -86,6 +81,21 @@ public:
     // Goes on with what has waited for that.
     void on_events_handled(Peer& peer, ConnectEventSet handled);
 
+    // ---- What ConnectionManager has heard of other classes of connect/
+
+    // There is room for a peer that has waited for it. Returns false if it still waits.
+    bool on_room(Peer& peer) { return ask(peer); }
+    // This side is fenced, and the other side has requested the connection anew.
+    void on_kept_request(Peer& peer, const ConnectBody& request);
+    // Nothing of a closing connection is under way on either side, and the ring is taken: takes the
+    // connection down.
+    void on_closing_agreed(Peer& peer);
+    // The other side closes the connection, so it has it open: its confirmation is late.
+    void on_late_confirm(Peer& peer) { open(peer); }
+    // Queue pairs have been connected through rdma_cm, or not.
+    void on_cm_connected(Peer& peer) { confirm(peer); }
+    void on_cm_connect_failed(Peer& peer, const std::string& what);
+
 private:
     // Reasons for which the other side wants a connection.
     struct Need {
@@ -94,19 +104,6 @@ private:
         bool required = false; // something that has no other way waits
     };
     static constexpr Need kNeeded{true, false, false};
-
-    // CmConnectListener
-    void on_paths_connected(Peer& peer) override { confirm(peer); }
-    void on_no_path(Peer& peer) override { parts_.repair_steps.wait_for_path(peer); }
-    void on_cm_connect_failed(Peer& peer, const std::string& what) override;
-    // ClosingListener
-    void on_closing_agreed(Peer& peer) override;
-    void on_closing_broken(Peer& peer) override { parts_.repairs.begin(peer); }
-    void on_late_confirm(Peer& peer) override { open(peer); }
-    // RoomListener
-    bool on_room(Peer& peer) override { return ask(peer); }
-    // RepairStepsListener
-    void on_kept_request(Peer& peer, const ConnectBody& request) override;
 
     // Returns true while the peer goes without a connection.
     bool rests(const Peer& peer) const {

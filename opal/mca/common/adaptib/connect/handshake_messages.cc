@@ -107,7 +107,8 @@ bool HandshakeMessages::send_body(Peer& peer, MessageType type, const void* body
         peer.connection.handshakes_owed |= bit_of(type);
         owing_.push_back(peer);
     } else if (status.is_error()) {
-        listener_.on_unsent(peer, status);
+        context_.events.report(peer, ConnectEvent::unsent, status,
+                               "a message of the connection handshake could not be sent");
     }
     return status.ok();
 }

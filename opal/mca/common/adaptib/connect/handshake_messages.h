@@ -19,22 +19,12 @@
 
 namespace adaptib {
 
-class HandshakeListener {
-public:
-    // A message could not be sent to the peer, nor will be.
-    virtual void on_unsent(Peer& peer, Status status) = 0;
-
-protected:
-    ~HandshakeListener() = default;
-};
-
 class HandshakeMessages {
 public:
-    HandshakeMessages(const ConnectContext& context, HandshakeListener& listener)
-        : context_(context), listener_(listener) {}
+    explicit HandshakeMessages(const ConnectContext& context) : context_(context) {}
 
-    // Returns false if the message waits for room and goes later (retry), or if the peer has
-    // failed. A `close` does not wait: the caller sends it again.
+    // Returns false if the message waits for room and goes later (retry), or if it could not be
+    // sent, nor will be (ConnectEvent::unsent). A `close` does not wait: the caller sends it again.
     bool send(Peer& peer, MessageType type);
     // Returns true if messages wait for room. retry() sends them.
     bool owing() const { return !owing_.empty(); }
@@ -50,7 +40,6 @@ private:
 
     IntrusiveList<Peer, &Peer::connection, &PeerConnection::owing_link> owing_;
     const ConnectContext& context_;
-    HandshakeListener& listener_;
 };
 
 } // namespace adaptib

@@ -14,45 +14,50 @@
 // of the old connection can touch memory of this side: it is fenced. The request reports that, and
 // the reply reports the same of the other side; only then rings and transfers are used again.
 //
+// A queue pair of its own can be moved to the error state, or destroyed: then none of its work is
+// under way. A shared one is drained instead (connect/shared_draining.h). If it does not complete
+// its work in time, or if it has failed, all its users give it up, and each has its connection made
+// anew. A healthy shared queue pair is never failed for a repair that the other side wants, so that
+// failures do not spread.
+//
 // Purpose: decides when a repair begins, when its next step is due, and when the peer is given up;
-// the listener takes the steps. After a step that reports an event (connection_events.h) the next
-// one waits until that is handled.
+// takes the steps, but for the answer to the other side's request, which is the handshake's. After
+// a step that reports an event (connection_events.h) the next one waits until that is handled.
 // Invariant: a peer is in the list while a repair is wanted or under way.
 // Threads: one at a time.
-// May touch: base/, channel/, fabric/, peer/, recovery/.
+// May touch: base/, channel/, fabric/, memory/, peer/, recovery/, stats/.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+
 #include "base/intrusive_list.h"
+#include "base/wire_connect.h"
+#include "connect/closings.h"
 #include "connect/connect_context.h"
+#include "connect/connection_resources.h"
+#include "connect/handshake_messages.h"
+#include "connect/lane_migrations.h"
+#include "connect/offered_rings.h"
+#include "connect/path_measurement.h"
 #include "connect/queue_pairs.h"
 #include "connect/shared_draining.h"
 
 namespace adaptib {
 
-// Takes the steps of a repair.
-class RepairListener {
-public:
-    // Nothing may be posted from now on. REQUIRES: the peer is open or closing.
-    virtual void on_repair_begins(Peer& peer) = 0;
-    // Work under way does not complete: its queue pairs are to be destroyed, and the work to be
-    // ended, both in the handling of an event.
-    virtual void on_repair_late(Peer& peer) = 0;
-    // Nothing of the connection is under way: it can be fenced.
-    virtual void on_repair_quiet(Peer& peer) = 0;
-    // The events of fencing it have been handled: it is fenced.
-    virtual void on_repair_fenced(Peer& peer) = 0;
-    // The connection is fenced, and may be requested anew.
-    virtual void on_repair_ready(Peer& peer) = 0;
-
-protected:
-    ~RepairListener() = default;
-};
-
 class Repairs {
 public:
-    Repairs(const ConnectContext& context, QueuePairs& queue_pairs, SharedDraining& draining,
-            RepairListener& listener)
-        : context_(context), queue_pairs_(queue_pairs), draining_(draining), listener_(listener) {}
+    struct Parts {
+        QueuePairs& queue_pairs;
+        OfferedRings& offered_rings;
+        ConnectionResources& resources;
+        HandshakeMessages& messages;
+        Closings& closings;
+        LaneMigrations& lane_migrations;
+        SharedDraining& draining;
+        PathMeasurement& measurement;
+    };
+    Repairs(const ConnectContext& context, const Parts& parts) : context_(context), parts_(parts) {}
 
     // Returns true if begin() leads to a repair: now, or once the connection is open.
     bool may_begin(const Peer& peer) const {
@@ -73,11 +78,25 @@ public:
     // Returns true if advance() is to be called again and again.
     bool active() const { return !repairing_.empty(); }
     void advance();
-    // Goes on with a repair that has waited for that.
-    void on_events_handled(Peer& peer, ConnectEventSet handled);
+    // Goes on with a repair that has waited for that. Returns the other side's request for the
+    // connection, if this side is fenced and has taken what its ring held: it can be accepted now.
+    std::unique_ptr<ConnectBody> on_events_handled(Peer& peer, ConnectEventSet handled);
     // Returns when advance() has something to do; max: nothing.
     Nanoseconds deadline() const { return active() ? next_step() : Nanoseconds::max(); }
     bool uses_failed_path(const Peer& peer) const;
+
+    // Waits for a path: no path is usable for both sides; each looks for one independently.
+    void wait_for_path(Peer& peer);
+    // Takes the other side's word that it is fenced, and lacks this side's messages from `expected`
+    // on. REQUIRES: the repair is active; the other side has fenced; what it had stored in the ring
+    // is taken.
+    void take_over(Peer& peer, std::uint32_t expected);
+    // Destroys the queue pairs of the peer, which do not complete their work. Called from
+    // ConnectionEventHandler::on_abandoned, since completions from before must not be taken, nor
+    // any other event handled, in between.
+    void abandon(Peer& peer);
+    // Called when the connection is open again.
+    void end(Peer& peer);
 
 private:
     void want(Peer& peer);
@@ -85,6 +104,11 @@ private:
     void abandon_if_late(Peer& peer);
     void fence_if_quiet(Peer& peer);
     void renew_if_due(Peer& peer);
+    void interrupt(Peer& peer);
+    void fence(Peer& peer);
+    void drop_ring_writer(Peer& peer);
+    void renew(Peer& peer);
+    void destroy_initiators(Peer& peer);
     Nanoseconds abandon_at(const Peer& peer) const;
     Nanoseconds next_step() const;
     Nanoseconds give_up_at(const Peer& peer) const;
@@ -92,9 +116,7 @@ private:
 
     IntrusiveList<Peer, &Peer::interruption, &PeerInterruption::repair_link> repairing_;
     const ConnectContext& context_;
-    QueuePairs& queue_pairs_;
-    SharedDraining& draining_;
-    RepairListener& listener_;
+    const Parts parts_;
 };
 
 } // namespace adaptib

@@ -7,10 +7,6 @@
 
 namespace adaptib {
 
-void Teardown::on_unsent(Peer& peer, Status status) {
-    fail(peer, status, "a message of the connection handshake could not be sent");
-}
-
 void Teardown::fail(Peer& peer, Status status, const std::string& what, ConnectEvent kind) {
     if (peer.session.lost()) {
         return; // its queue pairs may still have work under way

@@ -27,7 +27,7 @@
 
 namespace adaptib {
 
-class Teardown final : public HandshakeListener {
+class Teardown {
 public:
     struct Parts {
         ConnectionPool& pool;
@@ -59,7 +59,6 @@ public:
               ConnectEvent kind = ConnectEvent::failed);
 
 private:
-    void on_unsent(Peer& peer, Status status) override;
     void leave(Peer& peer, ConnectState state);
     void stop_sharing(Peer& peer);
 

@@ -331,23 +331,4 @@ void ConnectionReactions::on_partition(Peer& peer, Nanoseconds lasted) {
     parts_->datagram_paths.on_partition(peer, lasted);
 }
 
-bool ConnectionReactions::connect_at_start(std::uint64_t name, const Peer*& asked) {
-    Peer* peer = nullptr;
-    if (!parts_->peers.find_or_make(name, peer, PeerDirectory::Why::user).ok()) {
-        return false;
-    }
-    if (peer->contact.datagram.coming) {
-        parts_->connections.handshake().request(*peer); // is made once the peer is reached
-    } else if (peer->contact.datagram.handle != nullptr &&
-               !peer->ending.released()) { // else contacted and released since
-        parts_->connections.handshake().request_if_room(*peer);
-        asked = peer;
-    }
-    return true;
-}
-
-std::uint32_t ConnectionReactions::endpoints_of(std::uint64_t process) {
-    return parts_->peers.endpoints_of(process);
-}
-
 } // namespace adaptib

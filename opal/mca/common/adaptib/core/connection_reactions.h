@@ -21,7 +21,6 @@
 #include "core/peer_directory.h"
 #include "core/process_watch.h"
 #include "core/progress_engine.h"
-#include "core/startup.h"
 #include "protocol/protocol.h"
 #include "recovery/liveness.h"
 #include "recovery/path_repository.h"
@@ -31,7 +30,7 @@
 
 namespace adaptib {
 
-class ConnectionReactions final : public ConnectionListener, public StartupListener {
+class ConnectionReactions final : public ConnectionListener {
 public:
     // The parts of the core that connections concern. They are made after this object.
     struct Parts {
@@ -68,9 +67,6 @@ public:
     void on_fenced(Peer& peer) override;
     void on_partition(Peer& peer, Nanoseconds lasted) override;
     void on_repaired(Peer& peer, Nanoseconds took) override;
-    // StartupListener
-    bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
-    std::uint32_t endpoints_of(std::uint64_t process) override;
 
 private:
     void note(TraceKind kind, const Peer& peer, std::uint64_t id = 0,

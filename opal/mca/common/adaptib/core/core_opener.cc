@@ -202,8 +202,7 @@ void CoreOpener::open_connections(std::uint64_t key) {
     parts_.connections = std::make_unique<ConnectionManager>(
         connect, rails(), parts_.fabrics.cqs(), counters_, parts_.connection_reactions);
     parts_.startup.emplace(Startup::Options{environment_.self, startup_mode(parameters_),
-                                            channels_.connections, environment_.message},
-                           parts_.connection_reactions);
+                                            channels_.connections, environment_.message});
 }
 
 void CoreOpener::open_selection() {

@@ -49,10 +49,10 @@ std::uint64_t Startup::process_at(std::uint32_t step) const {
     return process_of(options_.self) - rank_ + (rank_ + distance(step)) % count_;
 }
 
-void Startup::connect_some() {
+void Startup::connect_some(const Connect& connect, const EndpointsOf& endpoints_of) {
     std::erase_if(asked_, [](const Peer* peer) { return !peer->session.connecting(); });
     while (goes_on() && asked_.size() < kAskedAtOnce) {
-        if (!connect_next()) {
+        if (!connect_next(connect, endpoints_of)) {
             step_ = steps_; // a message told why; the others would fail the same way
             return;
         }
@@ -60,14 +60,14 @@ void Startup::connect_some() {
 }
 
 // Requests a connection to one endpoint of the process of this step.
-bool Startup::connect_next() {
+bool Startup::connect_next(const Connect& connect, const EndpointsOf& endpoints_of) {
     const std::uint64_t process = process_at(step_);
     if (theirs_ == 0) {
-        theirs_ = std::max(listener_.endpoints_of(process), 1u);
+        theirs_ = std::max(endpoints_of(process), 1u);
         next_ = endpoint_of(options_.self) % theirs_;
     }
     const Peer* peer = nullptr;
-    if (!listener_.connect_at_start(endpoint_name(process, next_), peer)) {
+    if (!connect(endpoint_name(process, next_), peer)) {
         return false;
     }
     if (peer != nullptr && peer->session.connecting()) {

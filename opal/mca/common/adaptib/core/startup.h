@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,19 +22,6 @@
 #include "peer/peer.h"
 
 namespace adaptib {
-
-class StartupListener {
-public:
-    // Requests a connection to the process, if there is room for one. `asked`: the peer, or null if
-    // it was contacted and released since. Returns false if the process cannot be contacted; a
-    // message has told why.
-    virtual bool connect_at_start(std::uint64_t name, const Peer*& asked) = 0;
-    // Returns the number of endpoints of a process, a power of two.
-    virtual std::uint32_t endpoints_of(std::uint64_t process) = 0;
-
-protected:
-    ~StartupListener() = default;
-};
 
 class Startup {
 public:
@@ -46,8 +34,14 @@ public:
         std::uint64_t connections = 0; // most that it may have; 0: no limit but the device's
         MessageFunction message{};     // to people
     };
-    Startup(const Options& options, StartupListener& listener)
-        : options_(options), listener_(listener) {}
+    // Requests a connection to the process, if there is room for one. `asked`: the peer, or null if
+    // it was contacted and released since. Returns false if the process cannot be contacted; a
+    // message has told why.
+    using Connect = std::function<bool(std::uint64_t name, const Peer*& asked)>;
+    // Returns the number of endpoints of a process, a power of two.
+    using EndpointsOf = std::function<std::uint32_t(std::uint64_t process)>;
+
+    explicit Startup(const Options& options) : options_(options) {}
 
     // Tells that this process is number `rank` of a job of `count`, whose names follow from its
     // own, and has so many endpoints. Connects the peers that the parameter `connect` names, as
@@ -58,16 +52,15 @@ public:
     // Returns true if the next request can be made.
     bool is_due() const;
     // Requests the next connections. REQUIRES: goes_on().
-    void connect_some();
+    void connect_some(const Connect& connect, const EndpointsOf& endpoints_of);
 
 private:
     std::uint32_t distance(std::uint32_t step) const;
     std::uint64_t process_at(std::uint32_t step) const;
-    bool connect_next();
+    bool connect_next(const Connect& connect, const EndpointsOf& endpoints_of);
     void warn_of_limit() const;
 
     Options options_;
-    StartupListener& listener_;
     bool begun_ = false;
     std::uint32_t rank_ = 0;
     std::uint32_t count_ = 0;

@@ -80,16 +80,34 @@ void Timers::run() {
     parts_.watch.life().run_timers();
     parts_.probes.run_timers();
     parts_.paths.run_timers();
-    parts_.connections.limit().serve();
+    parts_.connections.serve_waiting();
     parts_.connections.handle_events();
     parts_.connections.measurement().begin_some();
     if (parts_.migration != nullptr && parts_.migration->due()) [[unlikely]] {
         parts_.migration->run();
     }
     if (parts_.startup.goes_on()) [[unlikely]] {
-        parts_.startup.connect_some();
+        parts_.startup.connect_some(
+            [this](std::uint64_t name, const Peer*& asked) { return connect(name, asked); },
+            [this](std::uint64_t process) { return parts_.peers.endpoints_of(process); });
         parts_.connections.handle_events();
     }
+}
+
+// Startup::Connect
+bool Timers::connect(std::uint64_t name, const Peer*& asked) {
+    Peer* peer = nullptr;
+    if (!parts_.peers.find_or_make(name, peer, PeerDirectory::Why::user).ok()) {
+        return false;
+    }
+    if (peer->contact.datagram.coming) {
+        parts_.connections.handshake().request(*peer); // is made once the peer is reached
+    } else if (peer->contact.datagram.handle != nullptr &&
+               !peer->ending.released()) { // else contacted and released since
+        parts_.connections.handshake().request_if_room(*peer);
+        asked = peer;
+    }
+    return true;
 }
 
 void Timers::watch_silence() {

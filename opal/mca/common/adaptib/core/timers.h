@@ -77,6 +77,7 @@ private:
         return parts_.counters.ring_sent + parts_.connections.flushes() +
                parts_.counters.credit_returns;
     }
+    bool connect(std::uint64_t name, const Peer*& asked);
     void watch_silence();
 
     const Clock& clock_;

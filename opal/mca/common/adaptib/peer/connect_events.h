@@ -21,6 +21,10 @@ class Peer;
 
 // Kinds of events, in the order in which those of one peer are handled.
 enum class ConnectEvent : std::uint8_t {
+    // Of connect/ alone (is_own_event)
+    unsent,       // a message of the handshake could not be sent: the peer is given up
+    flush_failed, // a queue pair has failed while its connection is closing: it is repaired
+    // For the core
     interrupted,
     abandoned,
     ring_final,
@@ -34,8 +38,12 @@ enum class ConnectEvent : std::uint8_t {
     failed_here, // failed: the other side has to be told
 };
 
+inline bool is_own_event(ConnectEvent kind) { return kind < ConnectEvent::interrupted; }
+
 class ConnectEventSet {
 public:
+    ConnectEventSet() = default;
+    explicit ConnectEventSet(ConnectEvent kind) : bits_(bit(kind)) {}
     bool empty() const { return bits_ == 0; }
     bool has(ConnectEvent kind) const { return (bits_ & bit(kind)) != 0; }
     void add(ConnectEvent kind) { bits_ |= bit(kind); }
