@@ -47,22 +47,22 @@ private:
 // A write of an initiator that is gone.
 class LatePackets::Survivor final : public Event {
 public:
-    Survivor(World& world, PortIndex to, std::uint32_t target, const SendWork& work,
+    Survivor(World& world, const Path& path, std::uint32_t target, const SendWork& work,
              std::vector<std::byte> bytes)
-        : world_(world), to_(to), target_(target), key_(work.remote_key),
+        : world_(world), path_(path), target_(target), key_(work.remote_key),
           access_key_(work.remote_access_key), address_(work.remote_address),
           bytes_(std::move(bytes)) {}
 
 private:
     void happen() override {
-        SimQueuePair* const at = world_.adapter_of(to_).find(target_);
-        if (at != nullptr && at->type() == QpType::dc_target) {
+        SimQueuePair* const at = world_.adapter_of(path_.to).find(target_);
+        if (at != nullptr && !world_.network().stale(path_) && at->type() == QpType::dc_target) {
             static_cast<RcQueuePair*>(at)->serve_late(access_key_, key_, address_, bytes_);
         }
     }
 
     World& world_;
-    const PortIndex to_;
+    const Path& path_;
     const std::uint32_t target_;
     const std::uint32_t key_;
     const std::uint64_t access_key_;
@@ -85,7 +85,7 @@ bool LatePackets::draw(const SendWork& work, Bytes bytes, Bytes& at, Bytes& leng
     return true;
 }
 
-void LatePackets::outlive(PortIndex to, std::uint32_t target, const SendWork& work,
+void LatePackets::outlive(const Path& path, std::uint32_t target, const SendWork& work,
                           std::span<const Gather> list) {
     const WorldOptions& options = world_.options();
     if (options.outliving_writes == 0 || world_.random().unit() >= options.outliving_writes) {
@@ -98,7 +98,7 @@ void LatePackets::outlive(PortIndex to, std::uint32_t target, const SendWork& wo
     std::vector<std::byte> bytes(length);
     const Gather whole{bytes.data(), length, 0};
     copy_gather(list, {&whole, 1});
-    survivors_.push_back(std::make_unique<Survivor>(world_, to, target, work, std::move(bytes)));
+    survivors_.push_back(std::make_unique<Survivor>(world_, path, target, work, std::move(bytes)));
     const auto most = static_cast<std::uint64_t>(2 * options.packet_life.count());
     const Nanoseconds late{static_cast<std::int64_t>(world_.random().below(most))};
     world_.simulator().schedule(*survivors_.back(), world_.simulator().now() + late);

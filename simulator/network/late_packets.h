@@ -20,8 +20,8 @@
 
 #include "base/units.h"
 #include "fabric/work.h"
+#include "simulator/network/network.h"
 #include "simulator/network/simulator.h"
-#include "simulator/network/topology.h"
 
 namespace adaptib::sim {
 
@@ -44,7 +44,7 @@ public:
 
     // A write is under way to that target as its DC initiator ends: draws whether it arrives all
     // the same, and when.
-    void outlive(PortIndex to, std::uint32_t target, const SendWork& work,
+    void outlive(const Path& path, std::uint32_t target, const SendWork& work,
                  std::span<const Gather> list);
 
     // Places the packets of this queue pair of the rail, which is reset or ends.

@@ -37,6 +37,7 @@ Path* Network::path(PortIndex from, Lid to) {
     auto path = std::make_unique<Path>();
     path->from = from;
     path->to = topology_.port_of(to);
+    path->lid = to;
     std::vector<LinkIndex> hops;
     if (path->to == kNoIndex || !routes_.path(topology_, from, to, hops)) {
         return nullptr;
@@ -69,7 +70,7 @@ bool Network::leads(PortIndex from, Lid to) const {
 
 void Network::look(Path& path) {
     path.looked = changes_;
-    path.up = port_up_[path.from] != 0 && port_up_[path.to] != 0 &&
+    path.up = port_up_[path.from] != 0 && port_up_[path.to] != 0 && !stale(path) &&
               std::all_of(path.links.begin(), path.links.end(),
                           [this](LinkIndex link) { return link_up_[link] != 0; });
     const auto host = [this](PortIndex port) {
@@ -117,6 +118,15 @@ void Network::slow_port(PortIndex port, std::uint32_t factor) {
         slowed_[link] = std::max(factor, 1u);
         set_rate(link);
     }
+    ++changes_;
+}
+
+void Network::set_lid(PortIndex port, Lid lid) {
+    const Lid former = topology_.ports[port].lid;
+    for (Lid k = 0; k < Lid{1} << topology_.lmc; ++k) {
+        routes_.copy(former + k, lid + k);
+    }
+    topology_.move_lids(port, lid);
     ++changes_;
 }
 

@@ -26,6 +26,7 @@ namespace adaptib::sim {
 struct Path {
     PortIndex from = kNoIndex;
     PortIndex to = kNoIndex;
+    Lid lid = 0; // of the packets
     std::vector<LinkIndex> links;
     Nanoseconds latency{0}; // cables and switches
     // State of the network that `rate` and `up` reflect: Network::changes_.
@@ -41,7 +42,7 @@ public:
     const Topology& topology() const { return topology_; }
     Flows& flows() { return *flows_; }
 
-    // Null: no port has that LID, or no route leads to it.
+    // Null: no port has or had that LID, or no route leads to it.
     Path* path(PortIndex from, Lid to);
     bool leads(PortIndex from, Lid to) const;
     bool up(Path& path) {
@@ -60,6 +61,11 @@ public:
     void set_port(PortIndex port, bool up);
     // Sets the rate to nominal rate / factor.
     void slow_port(PortIndex port, std::uint32_t factor);
+    // Gives a port another base LID. Routes to its former ones still lead to it, and it drops the
+    // packets. REQUIRES: as Topology::move_lids.
+    void set_lid(PortIndex port, Lid lid);
+    // True if the port at the path's end has its LID no more.
+    bool stale(const Path& path) const { return !topology_.answers(path.to, path.lid); }
     // Hosts of different groups do not reach each other. At first all hosts are in group 0.
     void set_group(std::uint32_t host, std::uint32_t group);
     // Ports of different planes do not reach each other, though routes lead there: networks that

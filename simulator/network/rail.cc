@@ -23,16 +23,20 @@ constexpr Bytes kMaxMessage = 2 * kGiB;
 // Limit of one region that a rail allocates; no process has more memory.
 constexpr Bytes kMostMemory = Bytes{1} << 40;
 constexpr Bytes kPage = 4096;
-constexpr std::uint32_t kAddressMagic = 0x736d6c64; // a LID follows
+constexpr std::uint32_t kAddressMagic = 0x736d6c64;
 
-bool decode(const RailAddress& address, std::uint32_t& lid) {
-    std::uint32_t words[2];
-    if (address.size != sizeof words) {
+struct WireAddress {
+    std::uint32_t magic = kAddressMagic;
+    std::uint32_t lid = 0;
+    std::uint32_t port = 0; // as a GID, it stays what it is
+};
+
+bool decode(const RailAddress& address, WireAddress& out) {
+    if (address.size != sizeof out) {
         return false;
     }
-    std::memcpy(words, address.bytes.data(), sizeof words);
-    lid = words[1];
-    return words[0] == kAddressMagic;
+    std::memcpy(&out, address.bytes.data(), sizeof out);
+    return out.magic == kAddressMagic;
 }
 
 bool refuses_right(const RailInfo& info, std::uint32_t access) {
@@ -94,9 +98,15 @@ void SimFabric::raise(const adaptib::Event& event) {
 }
 
 void SimFabric::port_changed(PortIndex port, bool up) {
+    raise_on(port, up ? EventKind::port_active : EventKind::port_error);
+}
+
+void SimFabric::address_changed(PortIndex port) { raise_on(port, EventKind::address_changed); }
+
+void SimFabric::raise_on(PortIndex port, EventKind kind) {
     for (std::uint32_t i = 0; i < rails_.size(); ++i) {
         if (static_cast<SimRail&>(*rails_[i]).port() == port) {
-            raise({up ? EventKind::port_active : EventKind::port_error, i, 0, nullptr});
+            raise({kind, i, 0, nullptr});
         }
     }
 }
@@ -108,6 +118,9 @@ bool SimFabric::poll_event_impl(adaptib::Event& out) {
     out = events_.front();
     events_.pop_front();
     process_.seen(1);
+    if (out.kind == EventKind::port_active || out.kind == EventKind::address_changed) {
+        static_cast<SimRail&>(*rails_[out.rail]).read_address(); // as over verbs
+    }
     return true;
 }
 
@@ -116,7 +129,8 @@ bool SimFabric::poll_event_impl(adaptib::Event& out) {
 
 SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex port,
                  std::uint32_t index)
-    : world_(world), fabric_(fabric), process_(process), port_(port), index_(index) {
+    : world_(world), fabric_(fabric), process_(process), port_(port), index_(index),
+      lid_(world.topology().ports[port].lid) {
     const MachineModel& m = world.machine();
     const Port& at = world.topology().ports[port];
     info_.name = world.topology().nodes[at.adapter].name + ":" + std::to_string(at.number);
@@ -154,23 +168,31 @@ PortState SimRail::state_impl() const {
     return world_.network().port_up(port_) ? PortState::active : PortState::down;
 }
 
+void SimRail::read_address() {
+    const Lid now = world_.topology().ports[port_].lid;
+    if (std::exchange(lid_, now) != now) {
+        ++address_changes_;
+    }
+}
+
 RailAddress SimRail::address_impl() const {
     RailAddress address;
-    const std::uint32_t words[2] = {kAddressMagic, world_.topology().ports[port_].lid};
+    const WireAddress words{.lid = lid_, .port = port_};
     address.size = sizeof words;
-    std::memcpy(address.bytes.data(), words, sizeof words);
+    address.changes = address_changes_;
+    std::memcpy(address.bytes.data(), &words, sizeof words);
     return address;
 }
 
 bool SimRail::is_reachable_impl(const RailAddress& remote) const {
-    std::uint32_t lid = 0;
-    return decode(remote, lid);
+    WireAddress at;
+    return decode(remote, at);
 }
 
 // 1 if a route leads to the remote rail: both are in one network.
 std::uint32_t SimRail::subnet_match_impl(const RailAddress& remote) const {
-    std::uint32_t lid = 0;
-    return decode(remote, lid) && world_.network().leads(port_, lid) ? 1 : 0;
+    WireAddress at;
+    return decode(remote, at) && world_.network().leads(port_, at.lid) ? 1 : 0;
 }
 
 PathSpec SimRail::path_to_impl(const RailAddress& remote, std::uint32_t index) const {
@@ -182,8 +204,8 @@ PathSpec SimRail::path_to_impl(const RailAddress& remote, std::uint32_t index) c
 }
 
 Path* SimRail::path(const PathSpec& spec) {
-    std::uint32_t lid = 0;
-    if (!decode(spec.remote, lid) || spec.lid_offset >= info_.paths) {
+    WireAddress at;
+    if (!decode(spec.remote, at) || spec.lid_offset >= info_.paths) {
         return nullptr;
     }
     PortIndex from = port_;
@@ -197,7 +219,14 @@ Path* SimRail::path(const PathSpec& spec) {
         }
         from = static_cast<PortIndex>(other - ports.begin());
     }
+    const Lid lid = at.port == port_ ? lid_ : at.lid; // as over verbs (path.cc)
     return world_.network().path(from, lid + spec.lid_offset);
+}
+
+Path* SimRail::path_back(const RailAddress& told, std::uint32_t index) {
+    WireAddress at;
+    return decode(told, at) && index < info_.paths ? world_.network().path(port_, at.lid + index)
+                                                   : nullptr;
 }
 
 void SimRail::raise(EventKind kind, std::uint32_t qp_number, SharedReceiveQueue* srq) {

@@ -52,8 +52,13 @@ public:
     PortIndex port() const { return port_; }
     RegionTable& regions() { return regions_; }
     void raise(EventKind kind, std::uint32_t qp_number, SharedReceiveQueue* srq = nullptr);
+    // Takes over the address that the port has now.
+    void read_address();
     // Returns the path to a remote rail; null: no port has that address, or no route leads there.
     Path* path(const PathSpec& spec);
+    // The same to an address that has just been told: it is newer than what the process knows of
+    // its own port.
+    Path* path_back(const RailAddress& told, std::uint32_t index);
 
 private:
     PortState state_impl() const override;
@@ -82,6 +87,8 @@ private:
     Process& process_;
     PortIndex port_;
     std::uint32_t index_;
+    Lid lid_; // as the process knows it
+    std::uint16_t address_changes_ = 0;
     RegionTable regions_;
 };
 

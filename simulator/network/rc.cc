@@ -144,8 +144,7 @@ void RcQueuePair::leave_behind() {
     for (std::size_t i = 0; is_initiator() && i < requests_.size(); ++i) {
         const bool left = requests_[i].arrives.count() > 0; // perhaps to be sent again
         if (left && requests_[i].work.opcode == Opcode::write && requests_[i].length > 0) {
-            world_.late_packets().outlive(path_->to, remote(), requests_[i].work,
-                                          requests_[i].list());
+            world_.late_packets().outlive(*path_, remote(), requests_[i].work, requests_[i].list());
         }
     }
 }

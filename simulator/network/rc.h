@@ -90,6 +90,7 @@ private:
     std::uint32_t remote() const { return is_initiator() ? dc_.remote() : attributes_.remote_qp; }
     // Port that packets leave from and arrive at; after a migration it may differ from the rail's.
     PortIndex port() const { return path_.get() == nullptr ? rail_.port() : path_->from; }
+    bool takes_source(const Path& path_of_target) const;
     void let_requester_go();
     Path* way_back(const RcQueuePair& at) const;
     std::span<const LinkIndex> links_back(const RcQueuePair& at);

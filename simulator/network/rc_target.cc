@@ -21,9 +21,16 @@ RcQueuePair* RcQueuePair::target() const {
         return at;
     }
     const bool ours = at->attributes_.remote_qp == number_ && at->path_.get() != nullptr &&
-                      at->path_->to == port() &&
+                      at->path_->to == port() && takes_source(*at->path_) &&
                       at->attributes_.receive_psn == attributes_.send_psn;
     return ours ? at : nullptr;
+}
+
+// The source of a packet has to be the destination of its target's path (InfiniBand Architecture,
+// vol. 1, 9.6.1.5; Linux, hfi1/ruc.c, hfi1_ruc_check_hdr). Where an adapter does not look, it
+// carries the request out, and its answer goes nowhere.
+bool RcQueuePair::takes_source(const Path& path_of_target) const {
+    return !world_.options().checks_sources || !world_.network().stale(path_of_target);
 }
 
 // Lets the peer try again if it waits for a receive of ours.

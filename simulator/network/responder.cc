@@ -20,7 +20,7 @@ void Responder::answer(const Datagram& question) {
     if (reply.length == 0) {
         return;
     }
-    Path* const back = rail_.path(rail_.path_to(reply.to, reply.path));
+    Path* const back = rail_.path_back(reply.to, reply.path);
     if (back == nullptr) {
         return;
     }

@@ -169,6 +169,14 @@ void Routes::set(NodeIndex node, Lid lid, std::uint16_t port) {
     tables_[node][lid] = port;
 }
 
+void Routes::copy(Lid from, Lid to) {
+    for (NodeIndex node = 0; node < tables_.size(); ++node) {
+        if (const auto table = this->table(node); from < table.size() && table[from] != 0) {
+            set(node, to, table[from]);
+        }
+    }
+}
+
 bool Routes::compute(const Topology& topology, Routes& out, std::string& text) {
     if (!lids_and_sizes_fit(topology, text)) {
         return false;

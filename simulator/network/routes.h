@@ -37,6 +37,8 @@ public:
                                      : std::span<const std::uint16_t>();
     }
     void set(NodeIndex node, Lid lid, std::uint16_t port);
+    // Gives a LID the routes of another one.
+    void copy(Lid from, Lid to);
     // Follows every route from every switch with ports to each LID of every port that the switch is
     // connected with. Returns false if a route loops, ends nowhere or misses its port; `text` names
     // the first such route and `where`, if given, becomes the switch at which it fails.

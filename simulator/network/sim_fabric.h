@@ -24,12 +24,14 @@ public:
 
     void raise(const adaptib::Event& event);
     void port_changed(PortIndex port, bool up);
+    void address_changed(PortIndex port);
 
 private:
     struct Responding {
         std::unique_ptr<CompletionQueue> cq; // always empty
         std::unique_ptr<Responder> responder;
     };
+    void raise_on(PortIndex port, EventKind kind);
     bool poll_event_impl(adaptib::Event& out) override;
     Status respond_impl(const Answerer& answerer, std::uint64_t access_key) override;
     std::uint32_t responder_qp_impl(std::uint32_t rail) const override;

@@ -136,6 +136,23 @@ void Topology::index_lids() {
     }
 }
 
+Lid Topology::unused_lid() const {
+    auto end = static_cast<Lid>(by_lid.size());
+    for (const Node& node : nodes) {
+        end = std::max(end, node.lid + 1);
+    }
+    return static_cast<Lid>(round_up(end, Lid{1} << lmc));
+}
+
+void Topology::move_lids(PortIndex port, Lid lid) {
+    const Lid step = Lid{1} << lmc;
+    if (by_lid.size() < lid + step) {
+        by_lid.resize(lid + step, kNoIndex);
+    }
+    std::fill_n(by_lid.begin() + lid, step, port);
+    ports[port].lid = lid;
+}
+
 Topology crossbar(std::uint32_t hosts, const HostModel& host, const LinkModel& links,
                   std::uint32_t lmc) {
     Topology topology;

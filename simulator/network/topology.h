@@ -69,7 +69,7 @@ struct Topology {
     std::vector<Host> hosts;
     std::uint32_t lmc = 0;
 
-    // The port that answers to a LID; kNoIndex if none does.
+    // The port that has a LID, or had it; kNoIndex if none does.
     PortIndex port_of(Lid lid) const;
     // Assigns LIDs to the ports, in their order, then to the switches. A port's base LID is a
     // multiple of 2^lmc; a switch has one LID.
@@ -82,6 +82,16 @@ struct Topology {
                  BytesPerSecond rate, Nanoseconds latency);
     void plug_ports();
     void index_lids();
+
+    // Gives a port another base LID. Its former LIDs stay its own, though it answers to them no
+    // more. REQUIRES: the LIDs from `lid` on have been no other port's, and no switch's.
+    void move_lids(PortIndex port, Lid lid);
+    // The lowest base LID above all that ports and switches have had.
+    Lid unused_lid() const;
+    // True if the port answers to a LID now.
+    bool answers(PortIndex port, Lid lid) const {
+        return lid >= ports[port].lid && lid - ports[port].lid < Lid{1} << lmc;
+    }
 
     std::vector<PortIndex> by_lid; // filled by assign_lids and index_lids
 };

@@ -96,6 +96,23 @@ void World::set_port(PortIndex port, bool up) {
     }
 }
 
+// Drivers report the change of an active port (IBV_EVENT_LID_CHANGE), and some of them also that of
+// a port that the subnet manager has not made active yet (Linux, hfi1/mad.c,
+// __subn_set_opa_portinfo).
+void World::set_lid(PortIndex port, Lid lid, bool at_once) {
+    note_fault();
+    if (trace) {
+        tell("port %u has LID %u", port, lid);
+    }
+    network_->set_lid(port, lid);
+    paths_changed();
+    if (network_->port_up(port) || at_once) {
+        for (SimFabric* fabric : fabrics_) {
+            fabric->address_changed(port);
+        }
+    }
+}
+
 void World::set_link(LinkIndex link, bool up) {
     note_fault();
     if (trace) {

@@ -58,6 +58,8 @@ struct WorldOptions {
     // Share of the published writes of several packets of which one packet is placed late, after
     // the end of the write. Rails say that they do not place in order if it is not 0.
     double scrambled_writes = 0;
+    // Connected queue pairs drop packets whose source LID is not that of their path.
+    bool checks_sources = true;
     bool responders = true; // processes have responders (Fabric::respond)
     // Packets live for so long, as rails say, and twice as long at most. Share of the writes under
     // way of a DC initiator that ends, or fails, that arrive after its end, within that time.
@@ -94,6 +96,9 @@ public:
     void set_direction(LinkIndex link, bool up); // one of a cable's two
     void slow_port(PortIndex port, std::uint32_t factor) { network_->slow_port(port, factor); }
     void set_group(std::uint32_t host, std::uint32_t group);
+    // Gives a port another base LID, as a subnet manager does. Of a port that is down the processes
+    // learn it when the port is active, or, with `at_once`, now. REQUIRES: as Topology::move_lids.
+    void set_lid(PortIndex port, Lid lid, bool at_once = false);
     void set_plane(PortIndex port, std::uint32_t plane) { network_->set_plane(port, plane); }
     // False: the network drops the packets of connections, and datagrams pass.
     void set_connections(bool pass) { connections_pass_ = pass; }

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "simulator/torture/address_changes.h"
+
 namespace adaptib::torture {
 
 namespace {
@@ -57,6 +59,8 @@ void Happenings::read(const std::vector<Setting>& world) {
             timed_.push_back({Kind::outage, number, time()});
         } else if (split(name, "silence_", number)) {
             timed_.push_back({Kind::silence, number, time()});
+        } else if (split(name, "address_", number)) {
+            timed_.push_back({Kind::address, number, time()});
         } else if (split(name, "pause_", number)) {
             timed_.push_back({Kind::pause, number, time()});
         } else if (split(name, "death_", number)) {
@@ -72,7 +76,13 @@ void Happenings::read(const std::vector<Setting>& world) {
 }
 
 bool Happenings::outages() const {
-    return std::any_of(timed_.begin(), timed_.end(), [](const Timed& each) { return each.ends(); });
+    return std::any_of(timed_.begin(), timed_.end(),
+                       [](const Timed& each) { return each.ends() || each.kind == Kind::address; });
+}
+
+bool Happenings::addresses() const {
+    return std::any_of(timed_.begin(), timed_.end(),
+                       [](const Timed& each) { return each.kind == Kind::address; });
 }
 
 bool Happenings::deaths() const {
@@ -114,8 +124,12 @@ void Happenings::Change::happen() {
         return;
     }
     const std::vector<sim::PortIndex> all = host_ports(world);
-    set_works(world, all[what.number % all.size()],
-              what.kind == Kind::silence ? Outage::silent : Outage::reported, end);
+    const sim::PortIndex port = all[what.number % all.size()];
+    if (what.kind == Kind::address) {
+        give_new_lid(world, port);
+        return;
+    }
+    set_works(world, port, what.kind == Kind::silence ? Outage::silent : Outage::reported, end);
 }
 
 sim::Fate Happenings::fate() {

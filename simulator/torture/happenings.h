@@ -33,7 +33,9 @@ public:
     // Reads the settings of a program's world (sim_driver.h); others are left alone.
     void read(const std::vector<Setting>& world);
     bool any() const { return !fates_.empty() || !timed_.empty(); }
+    // Ports or cables that fail, or ports that get another address.
     bool outages() const;
+    bool addresses() const;
     bool deaths() const;
     // Those of which nobody tells the others.
     bool untold_deaths() const;
@@ -48,7 +50,7 @@ public:
     Nanoseconds last() const { return last_; }
 
 private:
-    enum class Kind : std::uint8_t { outage, silence, pause, death, told_death };
+    enum class Kind : std::uint8_t { outage, silence, address, pause, death, told_death };
     struct Timed {
         Kind kind;
         std::uint64_t number; // of the port or rank

@@ -22,6 +22,16 @@ bool uses_itself(const Program& program) {
     });
 }
 
+std::uint32_t ports_of_a_host(const Program& program) {
+    std::uint32_t count = 1;
+    for (const Setting& each : program.world) {
+        count *= each.name == "adapters" || each.name == "ports"
+                     ? static_cast<std::uint32_t>(std::stoul(each.value))
+                     : 1;
+    }
+    return count;
+}
+
 } // namespace
 
 Program Neighbours::prepared(Program program) {
@@ -113,13 +123,21 @@ void Neighbours::add_timed(Nanoseconds until) {
             kinds.emplace_back("death_");
         }
     }
-    for (const std::string& kind : kinds) {
-        for (std::uint32_t which = 0; which < program_.ranks; ++which) {
+    const auto add_kind = [&](const std::string& kind, std::uint32_t count) {
+        for (std::uint32_t which = 0; which < count; ++which) {
             for (std::uint64_t i = 1; i <= kTimes; ++i) {
                 add(&Program::world, kind + std::to_string(which), last * i / kTimes,
                     Setting::kAllRanks, true);
             }
         }
+    };
+    for (const std::string& kind : kinds) {
+        add_kind(kind, program_.ranks);
+    }
+    // Ports of two hosts that get another address at the same time do not find each other.
+    const auto& around = program_.around;
+    if (std::find(around.begin(), around.end(), "address") != around.end()) {
+        add_kind("address_", ports_of_a_host(program_));
     }
 }
 

@@ -2,12 +2,13 @@
 // Neighbours: programs that differ from another one in one or two things that happen.
 //
 // Purpose: chance seldom gives the two events that show a defect of connections in the order and
-// within the microseconds that it takes. A short program has few places where something can
-// happen: each of its datagrams late, by times from a quarter of a microsecond to 16 ms, doubled or
-// lost; each request, each queue pair of each rank failing; each port out, each rank stopped or
-// dead at each time. One such change at a time is tried in all places; all pairs of the kinds that
-// the program names ("around KIND KIND"; a kind is a setting's name without its number), and others
-// at random. Where datagrams are reliable nothing fails.
+// within the microseconds that it takes. A short program has few places where something can happen:
+// each of its datagrams late, by times from a quarter of a microsecond to 16 ms, doubled or lost;
+// each request, each queue pair of each rank failing; each port out, each rank stopped or dead at
+// each time; where the program names the kind "address", each port of the first host with another
+// address at each time. One such change at a time is tried in all places; all pairs of the kinds
+// that the program names ("around KIND KIND"; a kind is a setting's name without its number), and
+// others at random. Where datagrams are reliable nothing fails.
 // Threads: one.
 #pragma once
 

@@ -34,6 +34,7 @@ public:
         if (!one_in(3)) {
             draw_world();
             draw_failures();
+            draw_address_changes();
             draw_placement();
             draw_breakage();
             draw_slow_type();
@@ -163,6 +164,22 @@ private:
         }
         number_datagrams(); // those on a port that goes down are lost
         fails_ = true;
+    }
+    // Gives ports other LIDs in place of some of these changes, in a third of those worlds: per
+    // thousand. Nobody releases a peer there: what has been published for first contact is the
+    // address that the peer had at its beginning. Uses the schedule's seed, as draw_cm_connects
+    // does.
+    void draw_address_changes() {
+        Random random(program_.schedule ^ 0x61646472);
+        if (!has_setting(program_.world, "failures") || random.below(3) > 0) {
+            return;
+        }
+        constexpr std::array<std::uint64_t, 3> kShares{200, 500, 1000};
+        set_world("address_changes", kShares[random.below(kShares.size())]);
+        moves_ = true;
+        if (random.below(2) == 0) {
+            set_world("unchecked_sources", 1);
+        }
     }
     // Gives datagrams sequence numbers, without which paths do not fail.
     void number_datagrams() {
@@ -350,7 +367,8 @@ private:
             const std::uint64_t at = random.below(program_.operations.size());
             const auto place = program_.operations.begin() + static_cast<std::ptrdiff_t>(at);
             Operation compute = operation_of(Verb::compute, place->rank, 0);
-            compute.amount = kSecond * (1 + random.below(responders || !network ? 900 : 60));
+            const bool answers = responders && !moves_; // nobody finds it once it has moved
+            compute.amount = kSecond * (1 + random.below(answers || !network ? 900 : 60));
             program_.operations.insert(place, compute);
         }
     }
@@ -495,6 +513,7 @@ private:
         window_ = one_in(6) ? kMiB + 4096 : 16384;
         hot_ = one_in(3) ? static_cast<std::int32_t>(random_.below(program_.ranks)) : -1;
         Random random(program_.schedule ^ 0x71756172);
+        releases_ = releases_ && !moves_;
         quarrels_ = releases_ && !program_.world.empty() && random.below(2) == 0;
     }
 
@@ -644,7 +663,7 @@ private:
         Operation operation =
             start(static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(4)), rank);
         operation.peer = draw_target(operation.rank);
-        if (breaks_ && operation.peer == static_cast<std::int32_t>(operation.rank)) {
+        if ((breaks_ || moves_) && operation.peer == static_cast<std::int32_t>(operation.rank)) {
             return; // a connection to itself has no other path, and is not repaired
         }
         operation.at_once = one_in(2) ? 0 : 1;
@@ -723,6 +742,7 @@ private:
     bool quarrels_ = false; // pairs of ranks release each other all the time
     bool fails_ = false;    // ports or queue pairs fail
     bool breaks_ = false;   // queue pairs fail
+    bool moves_ = false;    // ports get other addresses
     std::uint64_t largest_ = 0;
     bool strided_ = false;
     std::uint64_t one_sided_ = 0;

@@ -11,8 +11,19 @@ namespace adaptib::sim {
 
 namespace {
 
-constexpr int kPasses = 64;            // passes of progress in one turn
+constexpr int kPasses = 64;               // passes of progress in one turn
+constexpr std::size_t kCreditPasses = 64; // until credit is returned that can be
 constexpr int kStirPasses = 66 * 1024; // passes after which a core has done all its occasional work
+
+// True if one of the next passes returns credit.
+bool owes_credit(Core& core) {
+    bool owes = false;
+    core.peers().for_each([&](Peer& peer) {
+        owes = owes || (peer.in.ring.has_value() && peer.in.ring->credit_due() &&
+                        peer.takes_credit() && !peer.in.credit_work.under_way());
+    });
+    return owes;
+}
 
 } // namespace
 
@@ -187,8 +198,8 @@ std::size_t Ranks::pass_of_endpoint(Rank& rank) {
     return events;
 }
 
-// True until each idle ring has been polled, in turn, since the last event, and all that is
-// complete has been reported.
+// True until each idle ring has been polled, in turn, since the last event, all that is complete
+// has been reported, and credit that can be returned has been.
 bool Ranks::goes_on(const Rank& rank) {
     if (computes(rank)) {
         return false;
@@ -198,7 +209,26 @@ bool Ranks::goes_on(const Rank& rank) {
             return rank.vain > endpoint->core->ring_poller().cold() &&
                    endpoint->core->protocol().completed().empty();
         });
-    return !waits || rank.again || rank.process->unseen() > 0;
+    return !waits || rank.again || rank.process->unseen() > 0 ||
+           (rank.vain < kCreditPasses &&
+            std::any_of(rank.endpoints.begin(), rank.endpoints.end(),
+                        [](const Rank* endpoint) { return owes_credit(*endpoint->core); }));
+}
+
+// The time of the next turn that the rank has by itself, after one; max: it waits for something.
+// What a device, a peer or a fault does later wakes it (Activity, fault::Wake).
+Nanoseconds Ranks::sleeps_until(const Rank& rank) {
+    if (computes(rank)) {
+        return rank.away_until;
+    }
+    if (goes_on(rank)) {
+        return rank.process->now();
+    }
+    Nanoseconds due = Nanoseconds::max();
+    for (const Rank* endpoint : rank.endpoints) {
+        due = std::min(due, endpoint->core->deadline());
+    }
+    return due;
 }
 
 void Ranks::turn(Rank& rank) {
@@ -229,13 +259,8 @@ void Ranks::turn(Rank& rank) {
         rank.vain = events > 0 ? 0 : rank.vain + 1;
     } while (goes_on(rank) && ++passes < kPasses);
     rank.in_turn = false;
-    if (goes_on(rank) || computes(rank)) {
-        wake(rank.number);
-    }
-    for (Rank* endpoint : rank.endpoints) {
-        if (const Nanoseconds due = endpoint->core->deadline(); due != Nanoseconds::max()) {
-            wake(rank.number, due);
-        }
+    if (const Nanoseconds next = sleeps_until(rank); next != Nanoseconds::max()) {
+        wake(rank.number, next);
     }
 }
 

@@ -125,6 +125,7 @@ private:
     std::size_t pass_of_endpoint(Rank& rank);
     bool computes(const Rank& rank) { return now_of_world() < rank.away_until; }
     bool goes_on(const Rank& rank);
+    Nanoseconds sleeps_until(const Rank& rank);
     Nanoseconds now_of_world() { return world_.simulator().now(); }
     bool stir();
 

@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "base/wire.h"
+#include "simulator/torture/address_changes.h"
 #include "simulator/torture/happenings.h"
 #include "simulator/torture/ranks.h"
 
@@ -78,6 +79,8 @@ public:
         ports_ = host_ports(world);
         next();
     }
+    // Some of the changes give ports other addresses instead.
+    AddressChanges addresses;
     // The time of the last change so far.
     Nanoseconds last() const { return last_; }
 
@@ -91,7 +94,9 @@ private:
             return;
         }
         --left_;
-        if (kind_ == Kind::ports) {
+        if (addresses.takes_next()) {
+            addresses.change();
+        } else if (kind_ == Kind::ports) {
             change_a_port();
         } else {
             swizzle();
@@ -99,6 +104,9 @@ private:
         next();
     }
     void set(sim::PortIndex port, bool works) {
+        if (works) {
+            addresses.on_up(port);
+        }
         set_works(*world_, port, kind_ == Kind::ports ? Outage::reported : Outage::silent, works);
     }
     void change_a_port() {
@@ -257,11 +265,20 @@ public:
             ends_within_ = std::chrono::milliseconds{wanted};
         }
         if (ranks_ != nullptr && failing > 0) {
+            if (const std::uint32_t share = number(program, "address_changes", 0); share > 0) {
+                const std::uint64_t seed = program.schedule ^ 0x6c6964;
+                const std::uint32_t host = ranks_->process(seed % ranks_->size()).host();
+                failures_.addresses.begin(ranks_->world(), host, seed, share);
+                meet_all();
+            }
             const std::uint32_t pace = number(program, "failure_pace", 100);
             failures_.begin(ranks_->world(), program.schedule, failing,
                             std::chrono::microseconds{pace},
                             number(program, "swizzle", 0) != 0 ? Failures::Kind::swizzle
                                                                : Failures::Kind::ports);
+        }
+        if (ranks_ != nullptr && happenings_.addresses()) {
+            meet_all();
         }
         if (ranks_ != nullptr) {
             happenings_.begin(*ranks_, [this](std::uint32_t rank, bool told) { died(rank, told); });
@@ -374,6 +391,17 @@ private:
     static constexpr Nanoseconds kLong = std::chrono::milliseconds{1};
     static constexpr Nanoseconds kLimit = std::chrono::hours{1};
 
+    // Lets all ranks know each other: one that has another address tells those that it knows.
+    void meet_all() {
+        for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+            for (std::uint32_t other = 0; other < ranks(); ++other) {
+                if (rank != other) {
+                    static_cast<void>(ranks_->peer(rank, other));
+                }
+            }
+        }
+    }
+
     static bool describe(const Program& program, sim::WorldOptions& world, std::string& problem) {
         std::string name;
         for (const Setting& setting : program.world) {
@@ -406,6 +434,7 @@ private:
             world.packet_life =
                 std::chrono::microseconds{number(program, "packet_life", 1'000'000)};
         }
+        world.checks_sources = number(program, "unchecked_sources", 0) == 0;
         world.responders = number(program, "responders", 1) != 0;
         const std::uint32_t hosts = number(program, "hosts", 2);
         const std::uint32_t leaves = number(program, "leaves", 0);

@@ -270,6 +270,21 @@ TEST_F(FabricEventsTest, AnAddressThatChangedWhileThePortWasDownIsNoticed) {
     EXPECT_EQ(history.incident(2).kind, IncidentKind::rail_changed);
 }
 
+// Some drivers report the change before the port is active.
+TEST_F(FabricEventsTest, AnotherAddressDoesNotBringARailBackThatIsDown) {
+    Peer& peer = meet(7);
+    happens(EventKind::port_error, 1);
+    world_.second.own.size = 1;
+    world_.second.own.bytes[0] = std::byte{3};
+    happens(EventKind::address_changed, 1);
+    EXPECT_TRUE(paths_.rail_down(1));
+    EXPECT_EQ(paths_.state(peer, 1), PathState::failed);
+    EXPECT_FALSE(paths_.all_well());
+    happens(EventKind::port_active, 1);
+    EXPECT_FALSE(paths_.rail_down(1));
+    EXPECT_EQ(paths_.state(peer, 1), PathState::suspect);
+}
+
 TEST_F(FabricEventsTest, PeersThatHaveGoneDepart) {
     Peer& gone = meet(7);
     Peer& lives = meet(8);

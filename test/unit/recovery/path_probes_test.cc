@@ -205,6 +205,26 @@ TEST_F(Probes, EachSuspicionBeginsWithQuestionsInQuickSuccession) {
 
 // The peer computes with a full queue behind this path, and then first takes messages that came
 // over another path: one question that it had no time for does not make the path fail.
+// Its responder has answered, so that the path is up; its process does not know the address yet.
+TEST_F(Probes, APeerIsToldANewAddressUntilItsProcessAnswers) {
+    paths_->rail_readdressed(peer_->contact.route.pairs[kPair].local);
+    EXPECT_EQ(state(kPair), PathState::up);
+    EXPECT_FALSE(paths_->all_well());
+    pass(1s, false);
+    EXPECT_GE(asked_.size(), 3u);
+    EXPECT_LE(asked_.size(), 6u) << "ever more seldom";
+    ProbeBody earlier = asked_.back();
+    paths_->rail_readdressed(peer_->contact.route.pairs[kPair].local);
+    probes_->on_probe(*peer_, kPair, MessageType::probe_answer, earlier);
+    EXPECT_FALSE(paths_->all_well()) << "it has answered what told the address before";
+    pass(1s, false);
+    probes_->on_probe(*peer_, kPair, MessageType::probe_answer, asked_.back());
+    EXPECT_TRUE(paths_->all_well());
+    asked_.clear();
+    pass(10s, false);
+    EXPECT_TRUE(asked_.empty());
+}
+
 TEST_F(Probes, AQuestionCountsAsIgnoredOnce) {
     paths_->report_suspect(*peer_, kPair, "silent");
     probes_->run_timers();

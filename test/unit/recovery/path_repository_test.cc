@@ -61,7 +61,7 @@ protected:
 };
 
 TEST_F(Paths, AllAreUpUntilSomethingIsReported) {
-    EXPECT_TRUE(paths_->all_up());
+    EXPECT_TRUE(paths_->all_well());
     EXPECT_EQ(paths_->usable_count(peer(0)), 4u);
     EXPECT_EQ(peer(0).health.paths, nullptr);
     paths_->report_success(peer(0), 0);
@@ -82,7 +82,7 @@ TEST_F(Paths, AFailureAndARecoveryAreReportedOnceAndKept) {
     paths_->report_success(peer(0), 0);
     paths_->report_success(peer(0), 0);
     EXPECT_TRUE(paths_->usable(peer(0), 0));
-    EXPECT_TRUE(paths_->all_up());
+    EXPECT_TRUE(paths_->all_well());
     EXPECT_EQ(counters_.paths_recovered, 1u);
     const std::vector<Change> expected{{11, 0, PathState::up, PathState::failed, "no answer"},
                                        {11, 0, PathState::failed, PathState::up, ""}};
@@ -176,9 +176,9 @@ TEST_F(Paths, ASuspectPathIsUsableAndNobodyReadsOfIt) {
     paths_->report_suspect(peer(0), 1, "nobody answers");
     EXPECT_EQ(paths_->state(peer(0), 1), PathState::suspect);
     EXPECT_TRUE(paths_->usable(peer(0), 1));
-    EXPECT_FALSE(paths_->all_up());
+    EXPECT_FALSE(paths_->all_well());
     paths_->report_success(peer(0), 1);
-    EXPECT_TRUE(paths_->all_up());
+    EXPECT_TRUE(paths_->all_well());
     EXPECT_TRUE(lines_.empty());
     EXPECT_EQ(counters_.paths_suspected, 1u);
     EXPECT_EQ(counters_.paths_recovered, 0u);

@@ -473,6 +473,22 @@ TEST(Programs, ASendThatIsHeldBackEndsWithItsPeer) {
               "");
 }
 
+// A port got another address, and thanks told the peer so, which got lost. It never learned it.
+TEST(Programs, APeerLearnsAnAddressThoughThanksAreLost) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 143716108676264\n"
+                       "world machine ibm-12x\n"
+                       "world hosts 4\n"
+                       "world adapters 2\n"
+                       "world ports 2\n"
+                       "world datagram_loss 100\n"
+                       "world datagram_twice 10\n"
+                       "world datagram_late 10\n"
+                       "world failures 100\n"
+                       "world address_changes 500\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

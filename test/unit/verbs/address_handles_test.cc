@@ -67,6 +67,7 @@ protected:
         RailAddress address = rail().address();
         verbs::WireAddress wire;
         std::memcpy(&wire, address.bytes.data(), sizeof wire);
+        wire.gid[13] ^= wire.link_layer == IBV_LINK_LAYER_ETHERNET ? 0 : 1; // not this port's
         wire.gid[15] = host;
         wire.lid =
             static_cast<std::uint16_t>(wire.link_layer == IBV_LINK_LAYER_ETHERNET ? 0 : host);

@@ -87,6 +87,20 @@ TEST_F(Path, EachPathOfAPortTakesLidsOfItsOwn) {
     }
 }
 
+// A subnet manager has given the port another LID since the remote process published its address.
+TEST_F(Path, APortIsReachedAtTheLidThatItHasNow) {
+    open_ib(1);
+    const auto lid = static_cast<std::uint16_t>(lib_.devices[0].ports[0].attributes.lid + 64);
+    const PathSpec same =
+        other(lib_.devices[0], [&](FakeDevice& device) { device.ports[0].attributes.lid = lid; });
+    EXPECT_EQ(vector_of(same).dlid, lib_.devices[0].ports[0].attributes.lid);
+    const PathSpec another = other(lib_.devices[0], [&](FakeDevice& device) {
+        device.ports[0].attributes.lid = lid;
+        device.ports[0].gids[0].gid.raw[15] ^= 1;
+    });
+    EXPECT_EQ(vector_of(another).dlid, lid);
+}
+
 // Each end sends from the LID to which the other end sends.
 TEST_F(Path, PortsOfDifferentLmcAgree) {
     lib_.devices = {ib_device("mlx5_0", 2, 0)};

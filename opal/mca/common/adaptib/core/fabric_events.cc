@@ -242,8 +242,11 @@ void FabricEvents::on_address_changed(AttachedFabric& attached, std::uint32_t ra
         attached.datagrams->renew(rail);
     }
     if (parts_.paths.on()) {
-        parts_.paths.rail_failed(index, "its address has changed");
-        parts_.paths.rail_restored(index);
+        if (!parts_.paths.rail_down(index)) { // else it is back when the port is
+            parts_.paths.rail_failed(index, "its address has changed");
+            parts_.paths.rail_restored(index);
+        }
+        parts_.paths.rail_readdressed(index);
     } else {
         message_(Severity::notice, "The address of rail " + parts_.rails[index]->info().name +
                                        " of host " + host_ + " has changed.");

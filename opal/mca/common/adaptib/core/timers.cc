@@ -20,7 +20,7 @@ Nanoseconds Timers::deadline() const {
         return Nanoseconds{0};
     }
     Nanoseconds answers = std::min(parts_.paths.deadline(), parts_.watch.life().deadline());
-    if (!parts_.paths.all_up()) {
+    if (!parts_.paths.all_well()) {
         answers = std::min(answers, parts_.probes.deadline());
     }
     for (const AttachedFabric& attached : parts_.fabrics) {

@@ -21,7 +21,7 @@ struct PeerHealth {
     ListLink<Peer> life_link;            // linked while it is asked whether it is alive
     std::unique_ptr<PeerPaths> paths;    // null: all are up, and always were
     ListLink<Peer> paths_link;           // linked while known to the path repository
-    ListLink<Peer> troubled_link;        // linked while a path is not up
+    ListLink<Peer> troubled_link;        // linked while a path is not up, or the peer is untold
     std::uint32_t unconnected_paths = 0; // bit by pair: its queue pair could not be connected
 };
 

@@ -29,6 +29,11 @@ bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
            !paths_.rail_down(peer.contact.route.pairs[pair].local);
 }
 
+bool PathProbes::is_told(const Peer& peer, std::size_t pair) const {
+    return peer.health.paths->records[pair].untold() &&
+           !paths_.rail_down(peer.contact.route.pairs[pair].local);
+}
+
 Nanoseconds PathProbes::lost_at(const Peer& peer) const {
     Nanoseconds since{0};
     return paths_.without_path(peer, since) ? options_.liveness->ends_at(peer, since)
@@ -47,7 +52,7 @@ bool PathProbes::goes_on(Peer& peer, Nanoseconds now) {
 }
 
 void PathProbes::run_timers() {
-    if (paths_.all_up()) {
+    if (paths_.all_well()) {
         return;
     }
     const Nanoseconds now = options_.clock->now();
@@ -61,6 +66,9 @@ void PathProbes::run_timers() {
         for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
             if (is_asked(peer, pair) && now >= peer.health.paths->records[pair].ask_at) {
                 ask(peer, pair, now);
+            }
+            if (is_told(peer, pair) && now >= peer.health.paths->records[pair].tell_at) {
+                tell(peer, pair, now);
             }
         }
     });
@@ -76,6 +84,9 @@ Nanoseconds PathProbes::deadline() {
         for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
             if (is_asked(peer, pair)) {
                 next = std::min(next, peer.health.paths->records[pair].ask_at);
+            }
+            if (is_told(peer, pair)) {
+                next = std::min(next, peer.health.paths->records[pair].tell_at);
             }
         }
     });
@@ -168,11 +179,15 @@ bool PathProbes::is_ignored(const Peer& peer, PathRecord& record) const {
 }
 
 bool PathProbes::send_question(Peer& peer, std::size_t pair) {
-    PathRecord& record = peer.health.paths->records[pair];
     if (options_.life->ask(peer, pair)) {
         ++counters_.path_probes;
         return true;
     }
+    return send_probe(peer, pair);
+}
+
+bool PathProbes::send_probe(Peer& peer, std::size_t pair) {
+    PathRecord& record = peer.health.paths->records[pair];
     if (record.nonce == 0) {
         record.nonce = static_cast<std::uint32_t>(options_.random->next() >> 32) | 1;
     }
@@ -181,6 +196,17 @@ bool PathProbes::send_question(Peer& peer, std::size_t pair) {
     const bool sent = sender_.send_probe(peer, pair, MessageType::probe, body);
     counters_.path_probes += sent ? 1 : 0;
     return sent;
+}
+
+void PathProbes::tell(Peer& peer, std::size_t pair, Nanoseconds now) {
+    PathRecord& record = peer.health.paths->records[pair];
+    if (!sender_.can_ask(peer, pair)) {
+        paths_.report_told(peer, pair); // no message tells an address
+        return;
+    }
+    record.tell_at = now + record.tell_every;
+    record.tell_every = std::min(record.tell_every * 2, kMost);
+    static_cast<void>(send_probe(peer, pair)); // else the next time
 }
 
 // Takes an address that is newer than the known one: a message that comes late has an older one.
@@ -242,6 +268,7 @@ void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const 
         if (record != nullptr && record->nonce == body.nonce) {
             static_cast<void>(sender_.send_probe(peer, pair, MessageType::probe_thanks, back));
             record->nonce = 0;
+            paths_.report_told(peer, pair);
             paths_.report_success(peer, pair);
         }
         break;

@@ -22,7 +22,9 @@
 // not heard, and its path is suspect for as long. A path that was never expected to work
 // (PathRecord::worked) is not asked. One that cannot be asked, as it carries no datagrams, is taken
 // for up when its turn comes. Probes carry the current address of the sender's rail, and so
-// announce a changed address (a RoCE GID).
+// announce a changed address (a LID, a RoCE GID). A responder does not tell its process, and thanks
+// may get lost: where the local rail has got another address, the peer's process is probed over the
+// paths of this rail, even over those that are up, until it answers one of them.
 // Within a host nobody is asked: the system and the peer's memory tell whether the peer is alive,
 // and its rail takes anything. A peer to which no path has been up for long is given up, by the
 // rule of recovery/liveness.h.
@@ -92,7 +94,10 @@ private:
     bool is_asked(const Peer& peer, std::size_t pair) const;
     Nanoseconds lost_at(const Peer& peer) const;
     bool goes_on(Peer& peer, Nanoseconds now);
+    bool is_told(const Peer& peer, std::size_t pair) const;
     void ask(Peer& peer, std::size_t pair, Nanoseconds now);
+    void tell(Peer& peer, std::size_t pair, Nanoseconds now);
+    bool send_probe(Peer& peer, std::size_t pair);
     bool send_question(Peer& peer, std::size_t pair);
     bool is_ignored(const Peer& peer, PathRecord& record) const;
     void cut_off(Peer& peer, std::size_t pair);

@@ -98,8 +98,8 @@ public:
     bool rail_down(std::uint32_t rail) const { return rail_down_[rail]; }
     // Returns true if no path is up; sets `since` to the beginning of that.
     bool without_path(const Peer& peer, Nanoseconds& since) const;
-    // Peers with a path that is not up.
-    bool all_up() const { return troubled_.empty(); }
+    // Peers with a path that is not up, or with one over a rail whose address they may not know.
+    bool all_well() const { return troubled_.empty(); }
     template <class F> void for_each_troubled(F&& f) {
         for (Peer* peer = troubled_.front(); peer != nullptr;) {
             Peer* const next = troubled_.next(*peer);
@@ -131,6 +131,10 @@ public:
     // and probed.
     void rail_failed(std::uint32_t rail, const std::string& why);
     void rail_restored(std::uint32_t rail);
+    // A local rail has another address, which all peers have to be told.
+    void rail_readdressed(std::uint32_t rail);
+    // The peer knows the present address of the path's local rail.
+    void report_told(Peer& peer, std::size_t pair);
     // Reports lines that were left out. Called now and then.
     void run_timers();
     Nanoseconds deadline() const;
@@ -139,6 +143,7 @@ private:
     PathRecord& record_of(Peer& peer, std::size_t pair);
     void change(Peer& peer, std::size_t pair, PathState to, const std::string& why, bool line);
     void note_without(Peer& peer);
+    void note_trouble(Peer& peer);
     void look_at_rail(std::uint32_t rail);
     static bool carries(const Peer& peer, std::size_t pair);
     void say(const std::string& line);

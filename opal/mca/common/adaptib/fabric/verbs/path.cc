@@ -182,6 +182,12 @@ Status path_vector(const Port& port, const PathSpec& path, const VerbsOptions& o
         why = "the path is malformed";
         return Status::error(Reason::bad_argument);
     }
+    // A GID names one port, so a remote rail with this port's GID is on it: it has the LID that the
+    // port has now, though its process may have told an earlier one.
+    if (remote.lid != 0 && port.gid.gid.global.interface_id != 0 &&
+        std::memcmp(remote.gid, port.gid.gid.raw, sizeof remote.gid) == 0) {
+        remote.lid = port.attributes.lid;
+    }
     Partition partition = port.partitions[0];
     const Partitions there = decode_partitions(path.remote);
     if (!check_link(port, remote, why) ||
