@@ -148,6 +148,7 @@ private:
         ++busy_;
         const Status status = ranks_->below().core(slot.rank).protocol().one_sided().start(
             *ranks_->below().peer(slot.rank, 0), what, &keys_[slot.rank - 1], slot.user, complete);
+        ranks_->below().core(slot.rank).protocol().ask_for_connections();
         if (!status.ok()) {
             study_.fail("an addition cannot be started");
         }

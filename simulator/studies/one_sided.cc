@@ -121,6 +121,7 @@ void OneSidedPair::start(std::size_t rank, const std::vector<Operation>& operati
         const Status status = ranks_->core(rank).protocol().one_sided().start(
             *ranks_->peer(rank, 1 - rank), what, registered_ ? &side.known : nullptr, request.user,
             complete);
+        ranks_->core(rank).protocol().ask_for_connections();
         if (!status.ok()) {
             study_.fail(std::string("an operation is refused: ") + reason_text(status.reason()));
         }

@@ -84,6 +84,7 @@ void SimulatedRanks::send(std::uint32_t rank, std::uint32_t to, std::int32_t tag
             peer, {0, static_cast<std::int32_t>(rank), tag},
             contiguous(const_cast<void*>(data), bytes), false, OpKind::non_blocking, operation.user,
             complete);
+        below_->core(rank).protocol().ask_for_connections();
     }
     started(rank, operation, status, complete);
 }

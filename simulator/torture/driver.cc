@@ -139,6 +139,7 @@ Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request)
     }
     started.status = protocol.sends().send(to, what.envelope, what.data, what.synchronous,
                                            OpKind::non_blocking, request, started.complete);
+    protocol.ask_for_connections();
     return started;
 }
 
@@ -180,6 +181,7 @@ Started Driver::receive_claimed(std::uint32_t rank, InboundMessage& message, con
     Started started;
     started.status =
         core(rank).protocol().receives().receive_taken(message, data, request, started.complete);
+    core(rank).protocol().ask_for_connections();
     started.matched = true;
     return started;
 }
@@ -215,6 +217,7 @@ Started Driver::send_active(std::uint32_t rank, std::uint32_t to, std::uint8_t t
         return started;
     }
     started.status = protocol.active().send(*target, tag, data, request, started.complete);
+    protocol.ask_for_connections();
     return started;
 }
 
@@ -234,6 +237,7 @@ Started Driver::one_sided(std::uint32_t rank, std::uint32_t to, const OneSidedOp
     }
     started.status =
         protocol.one_sided().start(*target, operation, region, request, started.complete);
+    protocol.ask_for_connections();
     return started;
 }
 

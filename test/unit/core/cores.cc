@@ -105,6 +105,7 @@ Status Cores::send(std::size_t from, std::size_t to, std::int32_t tag, const Dat
     const Envelope envelope{context, static_cast<std::int32_t>(from), tag};
     const Status status = core(from).protocol().sends().send(
         peer, envelope, data, synchronous, OpKind::blocking, request.user, complete);
+    core(from).protocol().ask_for_connections();
     request.done = request.done || complete;
     return status;
 }

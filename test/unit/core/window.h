@@ -56,6 +56,7 @@ inline Status start(Cores& world, std::size_t from, std::size_t to,
     bool complete = false;
     const Status status = world.core(from).protocol().one_sided().start(
         *target(world, from, to), what, nullptr, request.user, complete);
+    world.core(from).protocol().ask_for_connections();
     request.done = complete;
     return status;
 }
