@@ -130,6 +130,18 @@ TEST_F(Messages, AContextThatEndsTakesItsMessagesAlong) {
     EXPECT_EQ(probe(1, found), kSuccess) << "the number is used again";
 }
 
+// Only a device can read a buffer again and again; messages to oneself are copied as ever.
+TEST_F(Messages, ABufferThatIsSentToOneselfAgainAndAgainMayBeAnnounced) {
+    opal_common_adaptib_expect_reuse(core_, self_, kText, sizeof kText);
+    for (int round = 0; round < 3; ++round) {
+        ASSERT_EQ(send(8, kText, sizeof kText), kComplete);
+        char got[32] = {};
+        Request request;
+        ASSERT_EQ(receive(3, 8, data_of(got, sizeof got), request), kComplete);
+        EXPECT_STREQ(got, kText);
+    }
+}
+
 TEST_F(Messages, NothingIsAMessageToo) {
     ASSERT_EQ(send(1, nullptr, 0), kComplete);
     opal_common_adaptib_probe_t found{};

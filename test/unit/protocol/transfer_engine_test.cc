@@ -245,6 +245,36 @@ TEST_F(Engine, NoMoreStripesAreUnderWayThanTheirCompletionsHaveRoomFor) {
     }
 }
 
+// The bound is of all peers: in each pass they share what is left of it.
+TEST_F(Engine, PeersThatWaitForTheBoundGetAsMuchOfIt) {
+    constexpr std::size_t kBound = 10;
+    OpenPeer another;
+    for (OpenPeer* of : {static_cast<OpenPeer*>(this), &another}) {
+        of->qp(0).room = of->qp(1).room = 2 * kBound;
+    }
+    for (std::size_t i = 0; i < 2 * kBound; ++i) {
+        started();
+    }
+    for (std::size_t i = 0; i < kBound; ++i) {
+        engine.start_transfer(*made.emplace_back(
+            std::make_unique<CountedTransfer>(engine, *another.peer, Opcode::read)));
+    }
+    ASSERT_EQ(posted(), kBound);
+    ASSERT_EQ(another.posted(), 0u);
+    complete_all();
+    engine.post_waiting();
+    EXPECT_EQ(posted(), kBound / 2);
+    EXPECT_EQ(another.posted(), kBound / 2);
+    while (posted() + another.posted() > 0) {
+        complete_all();
+        another.complete_all();
+        engine.post_waiting();
+    }
+    for (const auto& transfer : made) {
+        EXPECT_EQ(transfer->ended, 1);
+    }
+}
+
 TEST_F(Engine, ATransferWaitsForAConnection) {
     peer->session.state = ConnectState::idle;
     CountedTransfer& transfer = started();
