@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "unit/fabric_shm/take_away.h"
 
 namespace adaptib::shm {
 namespace {
@@ -318,6 +321,27 @@ TEST_F(Descriptors, AChildEndsNothing) {
     if (child == 0) {
         server_.reset();
         _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(serves());
+}
+
+// A seccomp profile may refuse the filters that keep strangers away.
+TEST_F(Descriptors, WithoutFiltersForSocketsTheyAreNotServedAndNothingStaysOpen) {
+    const std::uint32_t served = number();
+    const pid_t child = fork();
+    if (child == 0) {
+        server_.reset();
+        EXPECT_TRUE(take_away(SYS_setsockopt, EPERM));
+        const std::size_t before = open_descriptors();
+        EXPECT_EQ(DescriptorServer::start(file_, kKeys, first_number()), nullptr);
+        EXPECT_EQ(errno, EPERM);
+        EXPECT_EQ(request_descriptor(served, kKeys, kShort), -1);
+        EXPECT_EQ(errno, EPERM);
+        EXPECT_EQ(open_descriptors(), before);
+        _exit(testing::Test::HasFailure() ? 1 : 0);
     }
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);

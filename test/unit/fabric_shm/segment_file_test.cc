@@ -136,6 +136,16 @@ TEST(SegmentFile, ASegmentWithoutEither) {
     without({SYS_memfd_create, SYS_fallocate}, ENOSYS, use_segment);
 }
 
+// A container has little room in /dev/shm, which the user can change; of a memfd this says nothing.
+TEST(SegmentFile, WithoutMemoryInDevShmTheTextSaysWhereToGetMore) {
+    const std::string in_dev_shm = no_memory_text({-1, true}, ENOSPC);
+    EXPECT_TRUE(in_dev_shm.starts_with("no memory for the shared segment: No space left"))
+        << in_dev_shm;
+    EXPECT_NE(in_dev_shm.find("a container gets more by --shm-size"), std::string::npos)
+        << in_dev_shm;
+    EXPECT_EQ(no_memory_text({-1, false}, ENOSPC).find("/dev/shm"), std::string::npos);
+}
+
 // Committing memory again keeps its content, page by page and word by word: another process may
 // store there meanwhile.
 TEST(SegmentFile, MemoryThatIsTakenAgainKeepsWhatItHolds) {
