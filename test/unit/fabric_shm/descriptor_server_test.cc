@@ -328,6 +328,26 @@ TEST_F(Descriptors, AChildEndsNothing) {
     EXPECT_TRUE(serves());
 }
 
+// A program may close descriptors that are not its own: others may get their numbers.
+TEST_F(Descriptors, AProgramThatClosesTheirSocketEndsTheirServer) {
+    const int next = dup(file_);
+    close(next);
+    const auto other = DescriptorServer::start(file_, kKeys, first_number());
+    ASSERT_NE(other, nullptr);
+    int type = 0;
+    socklen_t size = sizeof type;
+    ASSERT_EQ(getsockopt(next, SOL_SOCKET, SO_TYPE, &type, &size), 0) << "it is the server's";
+    const std::size_t before = threads().size();
+    close(next);
+    // The thread that waits for a request takes it, and finds the socket gone at its next one.
+    close(request_descriptor(other->number(), kKeys, kLong));
+    for (int i = 0; i < 1000 && threads().size() == before; ++i) {
+        usleep(1000);
+    }
+    EXPECT_EQ(threads().size(), before - 1);
+    EXPECT_TRUE(serves()) << "the other one does";
+}
+
 // A seccomp profile may refuse the filters that keep strangers away.
 TEST_F(Descriptors, WithoutFiltersForSocketsTheyAreNotServedAndNothingStaysOpen) {
     const std::uint32_t served = number();
