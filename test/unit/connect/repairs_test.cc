@@ -210,6 +210,14 @@ TEST_F(Repairing, ImprovesAConnectionThatLacksAUsablePath) {
     EXPECT_EQ(pair_of(*peer_, 0).states, std::vector{QpState::error});
 }
 
+TEST_F(Repairing, ImprovesAConnectionWhicheverPathItLacks) {
+    peer_->session.repairable = true;
+    peer_->lanes.subchannels[0].qp.reset();
+    repairs_.improve(*peer_);
+    EXPECT_TRUE(peer_->interruption.repair.gentle);
+    EXPECT_EQ(advance(), "begins quiet ready ");
+}
+
 TEST_F(Repairing, APeerThatMayLiveIsWaitedFor) {
     ask_at_ = Nanoseconds::max();
     repairs_.begin(*peer_);

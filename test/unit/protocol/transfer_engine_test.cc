@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -188,6 +189,22 @@ TEST_F(Engine, ACompletionNamesItsStripe) {
         EXPECT_EQ(subchannel.outstanding[0], 0u);
         EXPECT_EQ(subchannel.reads, 0u);
     }
+}
+
+// A time says less about a path the more bytes went before.
+TEST_F(Engine, AStripeKnowsHowMuchIsAheadOfIt) {
+    peer->lanes.scheduler = scheduler("adaptive");
+    std::array<Bytes, 2> posted_before{}; // by subchannel
+    for (int i = 0; i < 2; ++i) {
+        const TransferPlan& rma = started(Opcode::write).rma;
+        ASSERT_EQ(rma.progress.size(), 2u);
+        for (std::size_t stripe = 0; stripe < 2; ++stripe) {
+            Bytes& before = posted_before.at(rma.plan[stripe].subchannel);
+            EXPECT_EQ(rma.progress[stripe].ahead, before);
+            before += rma.plan[stripe].length;
+        }
+    }
+    complete_all();
 }
 
 TEST_F(Engine, ACompletionOfAConnectionThatIsGoneNamesNoStripe) {
