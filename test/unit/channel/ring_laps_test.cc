@@ -179,6 +179,46 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
     EXPECT_EQ(burst, kUnits / kMessage);
 }
 
+// Returns the messages of each lap, of so many units each, whose reader keeps up.
+std::vector<std::uint64_t> messages_of_laps(Ring& ring, std::uint64_t units) {
+    const std::byte* before = ring.reader.next();
+    std::vector<std::uint64_t> laps{0};
+    std::vector<std::byte> payload;
+    for (std::uint32_t i = 0; i < 100; ++i) {
+        std::uint32_t number = 0;
+        EXPECT_TRUE(ring.send(payload_of(i, (units - 2) * kRingUnit)));
+        EXPECT_EQ(ring.take(payload, number), RingReader::Found::message);
+        EXPECT_EQ(number, i);
+        if (ring.reader.next() < before) {
+            laps.push_back(0);
+        }
+        ++laps.back();
+        before = ring.reader.next();
+    }
+    return laps;
+}
+
+// To look for the end of a lap costs something, which so many messages share.
+TEST_P(RingsOf, AShortLapHasSoManyMessages) {
+    const std::uint64_t units = kShortLap / GetParam().lap_messages + 8;
+    Ring ring = make(4096);
+    const std::vector<std::uint64_t> laps = messages_of_laps(ring, units);
+    for (std::size_t lap = 0; lap + 1 < laps.size(); ++lap) {
+        ASSERT_GE(laps[lap], GetParam().lap_messages) << lap;
+        ASSERT_LE(laps[lap], 2 * GetParam().lap_messages) << lap;
+    }
+}
+
+TEST_P(RingsOf, AMessageThatIsTooLongEndsNoLap) {
+    constexpr std::uint64_t kUnits = 4096;
+    const std::uint64_t units = GetParam().lap_longest + 8;
+    Ring ring = make(kUnits);
+    const std::vector<std::uint64_t> laps = messages_of_laps(ring, units);
+    for (std::size_t lap = 0; lap + 1 < laps.size(); ++lap) {
+        ASSERT_GE(laps[lap], kUnits / units - 1) << lap;
+    }
+}
+
 // Bundles of messages with an answer between them: wherever in the ring the first bundle lies, laps
 // become short again. Without answers the writer would look for the end of a lap only in the middle
 // of a bundle, all through the ring.

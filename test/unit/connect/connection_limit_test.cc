@@ -209,6 +209,31 @@ TEST_F(Limit, ChosenPeersAndThoseThatCannotDoWithoutComeFirst) {
     EXPECT_TRUE(usual.connection.wanted_link.linked());
 }
 
+// It is closed first, so its work has to be over, and room has to be there.
+TEST_F(Limit, ASharedConnectionBecomesAnOwnOneWhenItIsUnusedAndThereIsRoom) {
+    Peer& other = open();
+    Peer& third = open();
+    Peer& shared = open();
+    limit_.leave(shared);
+    shared.connection.shared = true;
+    limit_.enter(shared);
+    shared.connection.activity.preference = SharingPreference::own;
+    other.transfers.stripes = third.transfers.stripes = 1;
+    limit_.wait(shared, Nanoseconds{0});
+    pass(1ms);
+    EXPECT_EQ(shared.session.state, ConnectState::open) << "there is no room";
+    close(third);
+    ASSERT_TRUE(limit_.has_room());
+    shared.transfers.users = 1;
+    pass(1ms);
+    EXPECT_EQ(shared.session.state, ConnectState::open) << "it is in use";
+    shared.transfers.users = 0;
+    ++shared.session.next_send; // the program still talks to it
+    pass(1ms);
+    EXPECT_EQ(shared.session.state, ConnectState::closing);
+    limit_.leave(shared);
+}
+
 TEST_F(Limit, AConnectionInUseYieldsToAPeerThatCannotDoWithout) {
     Peer& older = open();
     older.transfers.users = 1;

@@ -231,6 +231,18 @@ TEST_F(Handshakes, TheRequesterConfirmsTheReply) {
     EXPECT_EQ(counters_.connections_open, 1u);
 }
 
+// Writes into its memory have to be short then.
+TEST_F(Handshakes, APeersDeviceMayPlacePacketsInAnyOrder) {
+    Peer& other = peer(1);
+    connections_->request(other);
+    ConnectBody reply = body(7, other.connection.number);
+    reply.subchannels[1].unordered = 1;
+    arrive(other, MessageType::connect_reply, reply);
+    ASSERT_EQ(other.lanes.live_subchannels(), 2u);
+    EXPECT_FALSE(other.lanes.subchannels[0].unordered);
+    EXPECT_TRUE(other.lanes.subchannels[1].unordered);
+}
+
 TEST_F(Handshakes, TheOtherSideIsOpenOnceItIsConfirmed) {
     Peer& other = peer(1);
     EXPECT_EQ(arrive(other, MessageType::connect_request, body(7)), 1u);
@@ -593,6 +605,18 @@ TEST_F(Handshakes, ARequestForTheNextConnectionEndsTheRepairOfTheOneBefore) {
     EXPECT_FALSE(higher.interruption.repair.active);
     EXPECT_NE(higher.connection.early_request, nullptr); // until the disconnect is over
     EXPECT_EQ(handle(), "9 unconnected; ");
+}
+
+// Both sides repair a connection in the middle of its disconnect.
+TEST_F(Handshakes, ARepairIsAnsweredThoughTheDisconnectIsUnderWay) {
+    Peer& higher = peer(9);
+    begin_repair(higher);
+    higher.session.disconnect_sent = higher.ending.disconnect_received = true;
+    ConnectBody request = body(2);
+    request.replaces = 1;
+    EXPECT_EQ(arrive(higher, MessageType::connect_request, request), 1u);
+    EXPECT_EQ(higher.session.state, ConnectState::answered);
+    EXPECT_EQ(higher.connection.early_request, nullptr);
 }
 
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {

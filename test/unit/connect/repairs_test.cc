@@ -211,6 +211,14 @@ TEST_F(Repairing, ImprovesAConnectionThatLacksAUsablePath) {
     EXPECT_EQ(made(*peer_, 0).states.back(), QpState::error);
 }
 
+TEST_F(Repairing, ImprovesAConnectionWhicheverPathItLacks) {
+    peer_->session.repairable = true;
+    peer_->lanes.subchannels[0].qp.reset();
+    repairs_.improve(*peer_);
+    EXPECT_TRUE(peer_->interruption.repair.gentle);
+    EXPECT_EQ(advance(), kAllSteps);
+}
+
 TEST_F(Repairing, APeerThatMayLiveIsWaitedFor) {
     first_.qp_result = second_.qp_result = Status::error(Reason::no_device);
     repairs_.begin(*peer_);

@@ -105,6 +105,13 @@ TEST_F(AttachedFabricsTest, TheEagerLimitIsLearntWhereCopiesAreTimed) {
     }
 }
 
+TEST_F(AttachedFabricsTest, TheCounterHasTheEagerLimitWithinTheHost) {
+    add(rail(LinkLayer::memory), 1);
+    add(rail(LinkLayer::infiniband), 1);
+    attach();
+    EXPECT_EQ(counters_.eager_limit_bytes, 1000u);
+}
+
 TEST_F(AttachedFabricsTest, LongCopiesGoTheWaysThatTheUserAllows) {
     struct Row {
         const char* long_copies;

@@ -161,6 +161,19 @@ TEST_F(ChannelSelectionTest, CostsAreTheModelsUntilTheyAreMeasured) {
     EXPECT_TRUE(meter_.wants_credits()) << "another period, new samples";
 }
 
+// Beyond the initiators, a shared ring changes its queue pair's target with each message.
+TEST_F(ChannelSelectionTest, NoMorePeersShareThanPays) {
+    ChannelSelection::Options changes_are_dear = options();
+    changes_are_dear.costs.change = 2 * changes_are_dear.costs.shared_ring;
+    changes_are_dear.costs.initiators = 0;
+    ChannelSelection(changes_are_dear, table_, connections_, counters()).note_costs();
+    EXPECT_FALSE(connections_.sharing().has_room());
+    ChannelSelection::Options changes_are_free = options();
+    changes_are_free.costs.change = 0;
+    ChannelSelection(changes_are_free, table_, connections_, counters()).note_costs();
+    EXPECT_TRUE(connections_.sharing().has_room());
+}
+
 TEST_F(ChannelSelectionTest, ACallerPromotesAPeerThatItStillWants) {
     at(21).ending.release = Release::released;
     selection_.promote(at(21));

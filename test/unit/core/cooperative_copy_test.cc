@@ -102,9 +102,11 @@ TEST(CooperativeCopy, WhoCopiesInTheOtherDirectionIsNotAsked) {
     std::uint64_t& mark = world.peer(kHas, kWants)->in.ring_layout().answer().shared;
     mark = SharedWork{.front = 1}.word();
     EXPECT_EQ(offers(), 0u);
-    EXPECT_GT(counters.copies_crossed, 0u);
+    const std::uint64_t crossed = counters.copies_crossed;
+    EXPECT_GT(crossed, 0u);
     mark = SharedWork{.closed = true}.word();
     EXPECT_GT(offers(), 0u);
+    EXPECT_EQ(counters.copies_crossed, crossed + 1) << "the last one ended beside one";
 }
 
 // A copy by one end alone is marked while it lasts, and no longer.

@@ -108,6 +108,15 @@ TEST_F(CoreOpenerTest, EveryPartIsThereButThoseThatNothingNeeds) {
     EXPECT_EQ(parts_->progress->timers().sources(), nullptr);
 }
 
+TEST_F(CoreOpenerTest, ASilentPeerIsGivenUpAfterTheTimeThatWasSetOrNever) {
+    parameters_.partition_timeout = 7;
+    ASSERT_TRUE(open(shm()).ok()) << text_;
+    EXPECT_EQ(parts_->liveness.patience(), std::chrono::seconds{7});
+    parameters_.partition_timeout = 0;
+    ASSERT_TRUE(open(shm()).ok()) << text_;
+    EXPECT_EQ(parts_->liveness.patience(), Nanoseconds::max());
+}
+
 TEST_F(CoreOpenerTest, TheAddressNamesTheProcessAndItsRails) {
     parameters_.shm_rails = 1;
     ASSERT_TRUE(open(shm()).ok()) << text_;

@@ -6,6 +6,7 @@
 
 #include "unit/core/reachable_rail.h"
 #include "unit/protocol/losses.h"
+#include "unit/recovery/two_rails.h"
 
 namespace adaptib::test {
 namespace {
@@ -56,6 +57,19 @@ protected:
     Losses losses_{world_.counters};
     std::vector<std::uint32_t> moved_;
 };
+
+TEST(DatagramsOfOneRail, GoOverNoOther) {
+    TwoRails world; // the channel has one of them
+    const std::unique_ptr<Peer> peer = world.peer(12);
+    for (AddressRail& rail : peer->contact.address.rails) {
+        rail.datagram_qp = 5;
+    }
+    for (std::size_t pair = 0; pair < peer->contact.route.total; ++pair) {
+        EXPECT_EQ(DatagramPaths::has_datagrams(*peer, pair),
+                  peer->contact.route.pairs[pair].local == 0)
+            << pair;
+    }
+}
 
 TEST_F(DatagramPathsTest, TheFirstPathThatWorksIsTaken) {
     open();

@@ -74,6 +74,23 @@ TEST_F(DeferredRelease, NotWhereNobodyAnswers) {
     }
 }
 
+// Where one word releases a slot, whatever its length, a reply need not go first.
+TEST_F(DeferredRelease, NotWhereOneStoreReleasesASlot) {
+    RingHabits habits = kDirties;
+    habits.dirties = false;
+    assume_ring_habits(&habits);
+    {
+        Cores world(2);
+        exchange(world, 1000, 40);
+        for (int i = 0; i < 20; ++i) {
+            ASSERT_NO_FATAL_FAILURE(exchange_once(world, 1000, 1));
+            EXPECT_FALSE(defers(world, 0, 1));
+            EXPECT_FALSE(defers(world, 1, 0));
+        }
+    }
+    assume_ring_habits(&kDirties);
+}
+
 // A long message finds room however long the other end computes after the last message that it has
 // taken, and wherever a lap ends.
 TEST_F(DeferredRelease, LeavesRoomForALongMessage) {

@@ -2,6 +2,7 @@
 // A rail of a peer has another address: connections to the old one are made anew, others not.
 #include "core/path_reactions.h"
 
+#include "stats/incident_queue.h"
 #include "unit/core/known_peers.h"
 
 namespace adaptib::test {
@@ -83,6 +84,25 @@ TEST_F(PathReactionsTest, OneThatDoesNotUseTheRailStays) {
 }
 
 // The peer may be open already, so that its messages find credit posted to it.
+TEST_F(PathReactionsTest, AnIncidentSaysWhatHasBecomeOfAPath) {
+    IncidentQueue incidents(counters(), [] { return true; });
+    counters().incidents = &incidents;
+    Peer& peer = meet(++name_);
+    PathState was = PathState::up;
+    for (const PathState now : {PathState::suspect, PathState::failed, PathState::up}) {
+        reactions_.on_path_changed(peer, 1, was, now, "");
+        was = now;
+    }
+    counters().incidents = nullptr;
+    std::vector<IncidentKind> kinds;
+    for (const Incident& incident : incidents.take()) {
+        EXPECT_EQ(incident.peer, peer.contact.name);
+        kinds.push_back(incident.kind);
+    }
+    EXPECT_EQ(kinds, (std::vector{IncidentKind::path_suspect, IncidentKind::path_failed,
+                                  IncidentKind::path_up}));
+}
+
 TEST_F(PathReactionsTest, APathThatFailsBeforeTheConfirmationIsRepairedAfterIt) {
     EXPECT_TRUE(survives(ConnectState::answered, WorkStatus::retry_exceeded));
     EXPECT_TRUE(survives(ConnectState::requested, WorkStatus::flushed));

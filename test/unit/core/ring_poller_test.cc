@@ -170,6 +170,36 @@ TEST_F(RingPollerTest, ARingThatWasRemovedIsNotTouched) {
     EXPECT_EQ(poller_.hot() + poller_.cold(), peers_.size() - 2);
 }
 
+// A process that has just been answered releases the slot in its next idle pass.
+TEST_F(RingPollerTest, ADeferredReleaseEndsWithItsRingOnly) {
+    static constexpr RingHabits kDirties{
+        .most_claimed = 0, .lap_messages = 4, .lap_longest = 264, .dirties = true};
+    assume_ring_habits(&kDirties);
+    {
+        const std::unique_ptr<Peer> answered = peer(30);
+        connect(*answered);
+        PeerRing ring(*answered);
+        ring.ring.type = MessageType::eager;
+        poller_.heat(*answered, 0);
+        heat(2);
+        const auto answer = [&] {
+            answered->session.next_send = answered->flow.sent_at_last_long + 1;
+            ASSERT_TRUE(ring.send(1000));
+            poller_.poll_hot_rings(1);
+            ASSERT_TRUE(poller_.is_deferring());
+        };
+        ASSERT_NO_FATAL_FAILURE(answer());
+        poller_.remove(at(0));
+        ASSERT_TRUE(poller_.is_deferring());
+        poller_.release_deferred();
+        EXPECT_FALSE(answered->in.ring->has_deferred());
+        ASSERT_NO_FATAL_FAILURE(answer());
+        poller_.remove(*answered);
+        EXPECT_FALSE(poller_.is_deferring());
+    }
+    assume_ring_habits(nullptr);
+}
+
 TEST_F(RingPollerTest, AMessageMayRemoveAndAddRings) {
     heat(3);
     for (std::size_t i = 0; i < 3; ++i) {

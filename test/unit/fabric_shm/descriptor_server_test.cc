@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,9 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "unit/fabric_shm/take_away.h"
+#include "unit/sanitizers.h"
 
 namespace adaptib::shm {
 namespace {
@@ -318,6 +322,50 @@ TEST_F(Descriptors, AChildEndsNothing) {
     if (child == 0) {
         server_.reset();
         _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(serves());
+}
+
+// A program may close descriptors that are not its own: others may get their numbers.
+TEST_F(Descriptors, AProgramThatClosesTheirSocketEndsTheirServer) {
+    if (test::kTsan) {
+        GTEST_SKIP() << "closing what another thread reads from is a race, as programs make them";
+    }
+    const int next = dup(file_);
+    close(next);
+    const auto other = DescriptorServer::start(file_, kKeys, first_number());
+    ASSERT_NE(other, nullptr);
+    int type = 0;
+    socklen_t size = sizeof type;
+    ASSERT_EQ(getsockopt(next, SOL_SOCKET, SO_TYPE, &type, &size), 0) << "it is the server's";
+    const std::size_t before = threads().size();
+    close(next);
+    // The thread that waits for a request takes it, and finds the socket gone at its next one.
+    close(request_descriptor(other->number(), kKeys, kLong));
+    for (int i = 0; i < 1000 && threads().size() == before; ++i) {
+        usleep(1000);
+    }
+    EXPECT_EQ(threads().size(), before - 1);
+    EXPECT_TRUE(serves()) << "the other one does";
+}
+
+// A seccomp profile may refuse the filters that keep strangers away.
+TEST_F(Descriptors, WithoutFiltersForSocketsTheyAreNotServedAndNothingStaysOpen) {
+    const std::uint32_t served = number();
+    const pid_t child = fork();
+    if (child == 0) {
+        server_.reset();
+        EXPECT_TRUE(take_away(SYS_setsockopt, EPERM));
+        const std::size_t before = open_descriptors();
+        EXPECT_EQ(DescriptorServer::start(file_, kKeys, first_number()), nullptr);
+        EXPECT_EQ(errno, EPERM);
+        EXPECT_EQ(request_descriptor(served, kKeys, kShort), -1);
+        EXPECT_EQ(errno, EPERM);
+        EXPECT_EQ(open_descriptors(), before);
+        _exit(testing::Test::HasFailure() ? 1 : 0);
     }
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);

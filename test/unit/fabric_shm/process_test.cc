@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +58,43 @@ TEST(Process, WithoutAFileDescriptorNobodyIsDeclaredDead) {
         close(fd);
     }
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+// One descriptor does for the pidfd, but not for the list of threads and what it names.
+TEST(Process, WithOneDescriptorLeftOneThatHasEndedIsKnown) {
+    if (const long pidfd = syscall(SYS_pidfd_open, getpid(), 0u); pidfd >= 0) {
+        close(static_cast<int>(pidfd));
+    } else {
+        GTEST_SKIP() << "no pidfds here";
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    const auto pid = static_cast<std::uint32_t>(child);
+    const std::uint64_t start = process_start_time(pid);
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    siginfo_t ended{};
+    ASSERT_EQ(waitid(P_PID, pid, &ended, WEXITED | WNOWAIT), 0);
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit before = limit;
+    limit.rlim_cur = 64;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    std::vector<int> taken;
+    for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = open("/dev/null", O_RDONLY)) {
+        taken.push_back(fd);
+    }
+    ASSERT_FALSE(taken.empty());
+    close(taken.back());
+    taken.pop_back();
+    EXPECT_FALSE(process_alive(pid, start));
+    for (const int fd : taken) {
+        close(fd);
+    }
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST(Process, WhoMayRunOnOneProcessorOnlyIsKnown) {

@@ -218,6 +218,38 @@ TEST_F(Queue, AProducerWithoutADescriptorWaitsForTheOwnersMemory) {
     }
 }
 
+TEST_F(Queue, MemoryThatWasRefusedIsAskedForAgain) {
+    SegmentOptions options;
+    options.segment_max = 16 * kMiB;
+    options.queue_bytes = 256 * kKiB;
+    options.job_key = kJob;
+    std::string error;
+    ASSERT_TRUE(OwnSegment::create(options, segment_, error).ok()) << error;
+    consumer_ = Consumer(segment_->base());
+    const auto peer = attach();
+    Push answer = Push::no_memory;
+    int asked = 0;
+    Producer producer(segment_->base(), peer->producer().slot(), [&](std::uint64_t) {
+        ++asked;
+        return answer;
+    });
+    RecordFields fields;
+    fields.target_qp = 1;
+    fields.length = 4096;
+    const auto push = [&] { return producer.push(fields, 4096, [](std::byte*) {}); };
+    while (push() == Push::ok) {
+        ASSERT_EQ(asked, 0) << "there is memory from the beginning";
+    }
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(push(), Push::no_memory);
+    EXPECT_EQ(asked, 2);
+    answer = Push::ok;
+    EXPECT_EQ(push(), Push::ok);
+    EXPECT_EQ(asked, 3);
+    EXPECT_EQ(push(), Push::ok);
+    EXPECT_EQ(asked, 3) << "memory for several";
+}
+
 TEST_F(Queue, ADeadProducersReservationIsSkipped) {
     const auto peer = attach();
     ASSERT_TRUE(push_numbered(*peer, 1, 0, 10));

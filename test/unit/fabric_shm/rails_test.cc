@@ -221,40 +221,93 @@ TEST_F(Rails, SlowedWorkIsNeitherDoneNorVisibleEarly) {
     EXPECT_EQ(done.status, WorkStatus::success);
 }
 
-TEST_F(Rails, DatagramsVanishOnARailThatIsDown) {
-    QueuePair* from = a.add_qp(QpType::ud);
-    QueuePair* to = b.add_qp(QpType::ud);
-    QpAttributes attributes;
-    attributes.access_key = 4;
-    for (QueuePair* qp : {from, to}) {
-        attributes.state = QpState::init;
-        ASSERT_TRUE(qp->modify(attributes, kQpState | kQpKey).ok());
-        attributes.state = QpState::ready_to_receive;
-        ASSERT_TRUE(qp->modify(attributes, kQpState).ok());
-        attributes.state = QpState::ready_to_send;
-        ASSERT_TRUE(qp->modify(attributes, kQpState | kQpSendPsn).ok());
+// Datagrams from a to b.
+class Datagrams : public Rails {
+protected:
+    void SetUp() override {
+        Rails::SetUp();
+        from_ = a.add_qp(QpType::ud);
+        to_ = b.add_qp(QpType::ud);
+        QpAttributes attributes;
+        attributes.access_key = 4;
+        for (QueuePair* qp : {from_, to_}) {
+            attributes.state = QpState::init;
+            ASSERT_TRUE(qp->modify(attributes, kQpState | kQpKey).ok());
+            attributes.state = QpState::ready_to_receive;
+            ASSERT_TRUE(qp->modify(attributes, kQpState).ok());
+            attributes.state = QpState::ready_to_send;
+            ASSERT_TRUE(qp->modify(attributes, kQpState | kQpSendPsn).ok());
+        }
+        ASSERT_TRUE(a.rail().create_ah({b.rail().address()}, a.ah).ok());
     }
-    ASSERT_TRUE(a.rail().create_ah({b.rail().address()}, a.ah).ok());
-    const Gather room{b.words.data(), 100, b.own->local_key()};
-    ASSERT_TRUE(to->post_receive({1, &room, 1}).ok());
-    const Gather gather{a.words.data(), 8, a.own->local_key()};
-    const auto send = [&](std::uint32_t number) {
+    Status send(std::uint32_t number, const Gather& gather, std::uint32_t flags = 0) {
         SendWork work = Node::rdma(Opcode::send_imm, gather, 0, 0);
-        work.flags = kSignaled;
+        work.flags = kSignaled | flags;
         work.immediate = number;
         work.address_handle = a.ah.get();
-        work.remote_qp = to->number();
+        work.remote_qp = to_->number();
         work.remote_access_key = 4;
-        return from->post_send(work).ok() && poll() == 1 && done.status == WorkStatus::success;
-    };
+        return from_->post_send(work);
+    }
+    bool sent() { return poll() == 1 && done.status == WorkStatus::success; }
+    // Posts a receive; returns true if a datagram comes into it.
+    bool receive() {
+        const Gather room{b.words.data(), 4096, b.own->local_key()};
+        return to_->post_receive({1, &room, 1}).ok() && b.cq->poll({&done, 1}) == 1;
+    }
+    bool receives() { return b.cq->poll({&done, 1}) == 1; }
+
+    QueuePair* from_ = nullptr;
+    QueuePair* to_ = nullptr;
+};
+
+TEST_F(Datagrams, VanishOnARailThatIsDown) {
+    const Gather gather{a.words.data(), 8, a.own->local_key()};
     RailWord word(b, 0);
     word.set(shm::kRailDown);
-    EXPECT_TRUE(send(1));
+    EXPECT_TRUE(send(1, gather).ok() && sent());
     word.set(0);
-    EXPECT_TRUE(send(2));
-    ASSERT_EQ(b.cq->poll({&done, 1}), 1u);
+    EXPECT_TRUE(send(2, gather).ok() && sent());
+    ASSERT_TRUE(receive());
     EXPECT_EQ(done.immediate, 2u);
-    EXPECT_EQ(b.cq->poll({&done, 1}), 0u);
+    EXPECT_FALSE(receives());
+}
+
+TEST_F(Datagrams, ThatWaitKeepTheBytesThatTheyWerePostedWith) {
+    RailWord word(b, 0);
+    word.set(1'000'000); // bytes per second
+    std::vector<std::uint64_t> bytes{5, 6};
+    ASSERT_TRUE(send(1, {bytes.data(), 16, 0}, kInline).ok());
+    bytes = {0, 0};
+    EXPECT_FALSE(receive());
+    clock.advance(Nanoseconds{16'000});
+    EXPECT_TRUE(sent());
+    ASSERT_TRUE(receives());
+    EXPECT_EQ(done.length, 16u);
+    EXPECT_EQ(b.words[0], 5u);
+    EXPECT_EQ(b.words[1], 6u);
+}
+
+// They wait for the receiver's queue as for the rail, and arrive once each.
+TEST_F(Datagrams, ThatWaitGoOnceThereIsRoom) {
+    const Gather gather{a.words.data(), 2048, a.own->local_key()};
+    std::uint32_t count = 0;
+    while (send(count, gather).ok()) {
+        ASSERT_TRUE(sent());
+        ASSERT_LT(++count, 10'000u);
+    }
+    RailWord word(b, 0);
+    word.set(1'000'000'000);
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(send(count + i, gather).ok());
+    }
+    clock.advance(kLong);
+    EXPECT_FALSE(sent()) << "there is no room yet";
+    for (std::uint32_t next = 0; next < count + 3; ++next) {
+        ASSERT_TRUE(receive() || (sent() && receives())) << next << " of " << count;
+        ASSERT_EQ(done.immediate, next);
+    }
+    EXPECT_FALSE(receive());
 }
 
 } // namespace

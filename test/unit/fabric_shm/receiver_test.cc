@@ -151,6 +151,21 @@ TEST_F(ReceiverTest, AMessageOfSeveralRecordsTakesOneReceive) {
     EXPECT_EQ(received(5), "abcde");
 }
 
+// The receive of a message of which only a part has arrived ends like those behind it.
+TEST_F(ReceiverTest, AMessageThatBreaksOffGivesItsReceiveBack) {
+    make(QpType::rc);
+    ASSERT_TRUE(post(7, 16).ok());
+    ASSERT_TRUE(post(8, 16).ok());
+    ASSERT_EQ(deliver(RecordType::message, "abc", kRecordFirst), Receiver::Taken::yes);
+    receiver_->flush();
+    for (const std::uint64_t wr_id : {7, 8}) {
+        const WorkCompletion flushed = next();
+        EXPECT_EQ(flushed.wr_id, wr_id);
+        EXPECT_EQ(flushed.status, WorkStatus::flushed);
+    }
+    EXPECT_EQ(next().wr_id, ~0ull);
+}
+
 // Else the peer would take a message of the next connection, whose numbers begin anew, for refused.
 TEST_F(ReceiverTest, ANewConnectionForgetsTheMessageThatWasRefused) {
     make(QpType::rc);

@@ -126,6 +126,32 @@ TEST(SegmentFile, ASegmentWithoutMemfd) {
     }
 }
 
+// Makes the system refuse files without a name, as kernels before 3.11 and some file systems do.
+bool refuse_nameless_files(int error) {
+    constexpr bool kLowHalfFirst = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+    constexpr unsigned kFlags = offsetof(seccomp_data, args[2]) + (kLowHalfFirst ? 0 : 4);
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kFlags),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{sizeof filter / sizeof filter[0], filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(SegmentFile, ASegmentWithoutMemfdAndFilesWithoutAName) {
+    for (const int error : {EISDIR, EOPNOTSUPP, ENOENT}) {
+        without({SYS_memfd_create}, ENOSYS, [error] {
+            EXPECT_TRUE(refuse_nameless_files(error));
+            use_segment();
+        });
+    }
+}
+
 TEST(SegmentFile, ASegmentWithoutFallocate) {
     for (const int error : {ENOSYS, EPERM, EOPNOTSUPP}) {
         without({SYS_fallocate}, error, use_segment);

@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -105,6 +107,38 @@ TEST(Segment, ThatCannotBeMappedTwiceIsMappedAsAWhole) {
         there[999] = std::byte{5};
         return segment->at(offset)[999] == std::byte{5};
     }));
+}
+
+// Pages of address space that this process uses.
+Bytes pages_in_use() {
+    std::ifstream file("/proc/self/statm");
+    Bytes pages = 0;
+    EXPECT_TRUE(file >> pages);
+    return pages;
+}
+
+TEST(Windows, ReachTheEndOfTheirFileAndMapNoMoreThanIsWanted) {
+    constexpr Bytes kPages = 4096;
+    const Bytes page = page_bytes();
+    const int fd = memfd_create("windows", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(fd, static_cast<off_t>(kPages * page)), 0);
+    const char last = 'z';
+    ASSERT_EQ(pwrite(fd, &last, 1, static_cast<off_t>(kPages * page - 1)), 1);
+    void* const first = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(first, MAP_FAILED);
+    auto* const base = static_cast<std::byte*>(first);
+    if (Windows::can_make(base)) {
+        Windows windows;
+        windows.begin(base, page, kPages * page);
+        const Bytes before = pages_in_use();
+        const std::byte* const end = windows.at((kPages - 1) * page, page);
+        EXPECT_LT(pages_in_use(), before + kPages / 4);
+        ASSERT_NE(end, nullptr);
+        EXPECT_EQ(end[page - 1], std::byte{'z'});
+        EXPECT_EQ(windows.at((kPages - 1) * page, page + 1), nullptr);
+    }
+    munmap(first, page);
+    close(fd);
 }
 
 TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {

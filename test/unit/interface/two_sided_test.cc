@@ -7,7 +7,7 @@
 #include <array>
 #include <cstring>
 
-#include "unit/interface/process_core.h"
+#include "unit/interface/other_process.h"
 
 namespace adaptib::test {
 namespace {
@@ -128,6 +128,18 @@ TEST_F(Messages, AContextThatEndsTakesItsMessagesAlong) {
     EXPECT_EQ(waits.user.status, kSuccess);
     ASSERT_EQ(send(1, kText, sizeof kText), kComplete);
     EXPECT_EQ(probe(1, found), kSuccess) << "the number is used again";
+}
+
+// Only a device can read a buffer again and again; messages to oneself are copied as ever.
+TEST_F(Messages, ABufferThatIsSentToOneselfAgainAndAgainMayBeAnnounced) {
+    opal_common_adaptib_expect_reuse(core_, self_, kText, sizeof kText);
+    for (int round = 0; round < 3; ++round) {
+        ASSERT_EQ(send(8, kText, sizeof kText), kComplete);
+        char got[32] = {};
+        Request request;
+        ASSERT_EQ(receive(3, 8, data_of(got, sizeof got), request), kComplete);
+        EXPECT_STREQ(got, kText);
+    }
 }
 
 TEST_F(Messages, NothingIsAMessageToo) {
@@ -263,6 +275,40 @@ TEST_F(Messages, APackerThatFailsEndsTheSendWithAnError) {
     Request received;
     ASSERT_EQ(receive(3, 2, broken, received), kComplete);
     EXPECT_EQ(received.user.status, OPAL_COMMON_ADAPTIB_ERROR);
+}
+
+class MessagesOfThreads : public TwoProcesses {};
+
+// A pass that only completes something has done something, too.
+TEST_F(MessagesOfThreads, ProgressReturnsWhatItHasHandled) {
+    static constexpr bool kThreads = true;
+    environment_.threads = &kThreads;
+    process_parameters().endpoints = 1;
+    begin();
+    static_cast<void>(other());
+    int word = 5;
+    int got = 0;
+    Request received;
+    ASSERT_EQ(
+        opal_common_adaptib_recv_contig(core_, nullptr, 0, 0, 7, &got, sizeof got, &received.user),
+        kSuccess);
+    Peer* self_there = nullptr;
+    ASSERT_TRUE(other_core().peers().get(kSelf, self_there).ok());
+    TestRequest sent;
+    bool complete = false;
+    ASSERT_TRUE(other_core()
+                    .protocol()
+                    .sends()
+                    .send(self_there, {0, 0, 7}, contiguous(&word, sizeof word), false,
+                          OpKind::blocking, sent.user, complete)
+                    .ok());
+    for (int pass = 0; pass < 10'000 && received.reported == 0; ++pass) {
+        others_->progress();
+        const int handled = opal_common_adaptib_progress(core_);
+        EXPECT_GE(handled, received.reported) << "the message and its completion";
+    }
+    EXPECT_EQ(received.reported, 1);
+    EXPECT_EQ(got, 5);
 }
 
 } // namespace

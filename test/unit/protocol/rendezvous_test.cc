@@ -105,6 +105,7 @@ protected:
         source.send_id = kSendId;
         source.address = kTheirs;
         source.kind = kind;
+        source.op_kind = op_kind;
         source.key_count = 2;
         rendezvous->receive(*peer, source, receive, kLength);
     }
@@ -162,6 +163,7 @@ protected:
     UserRequest receive_user{};
     SendRequest send;
     std::uint8_t flags = 0; // of the message that was taken last
+    OpKind op_kind = OpKind::blocking; // of messages of the peer
     std::vector<std::string> failures;
 
 private:
@@ -314,6 +316,60 @@ TEST_F(RendezvousTest, AskedForFragmentsTheSenderSendsThemAsThereIsRoom) {
         }
     }
     EXPECT_EQ(arrived, data);
+    EXPECT_EQ(sent(), 1);
+}
+
+// The message has not been sent as a whole, so no receiver can have read it.
+TEST_F(RendezvousTest, AFinishInTheMiddleOfFragmentsIsIgnored) {
+    use(false);
+    register_nothing(); // so the receiver could read blocks only
+    ClearBody clear{};
+    clear.send_id = announced().send_id;
+    clear.receive_id = 5;
+    clear.wanted = kLength;
+    rendezvous->on_clear_to_send(*peer, kClearPush, clear);
+    rendezvous->on_finish(*peer, {clear.send_id});
+    EXPECT_EQ(bad(), 1u);
+    EXPECT_EQ(sent(), 0);
+    for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
+        flow.retry();
+        take();
+    }
+    EXPECT_EQ(sent(), 1);
+}
+
+// The policy epc has all paths carry a message that its sender waits for, and one any other.
+TEST_F(RendezvousTest, AReadIsOfTheKindOfItsSend) {
+    use(false);
+    peer->lanes.scheduler = scheduler("epc");
+    for (const OpKind kind : {OpKind::blocking, OpKind::non_blocking}) {
+        op_kind = kind;
+        matched(SourceKind::direct);
+        EXPECT_EQ(posted(), kind == OpKind::blocking ? 2u : 1u);
+        complete_all();
+        EXPECT_EQ(received(), kLength);
+    }
+}
+
+TEST_F(RendezvousTest, TheLastFragmentMayBeOneByte) {
+    use(false);
+    const Bytes one_more = peer->message_capacity() - sizeof(FragmentBody) + 1;
+    ASSERT_LT(one_more, kLength);
+    send.data.bytes = one_more;
+    ClearBody clear{};
+    clear.send_id = announced().send_id;
+    clear.receive_id = 5;
+    clear.wanted = one_more;
+    rendezvous->on_clear_to_send(*peer, kClearPush, clear);
+    Bytes arrived = 0;
+    for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
+        flow.retry();
+        for (const Message& each : take()) {
+            ASSERT_EQ(each.header.type, MessageType::fragment);
+            arrived += each.body.size() - sizeof(FragmentBody);
+        }
+    }
+    EXPECT_EQ(arrived, one_more);
     EXPECT_EQ(sent(), 1);
 }
 

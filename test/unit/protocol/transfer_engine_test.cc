@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -189,6 +190,22 @@ TEST_F(Engine, ACompletionNamesItsStripe) {
     }
 }
 
+// A time says less about a path the more bytes went before.
+TEST_F(Engine, AStripeKnowsHowMuchIsAheadOfIt) {
+    peer->lanes.scheduler = scheduler("adaptive");
+    std::array<Bytes, 2> posted_before{}; // by subchannel
+    for (int i = 0; i < 2; ++i) {
+        const TransferPlan& rma = started(Opcode::write).rma;
+        ASSERT_EQ(rma.progress.size(), 2u);
+        for (std::size_t stripe = 0; stripe < 2; ++stripe) {
+            Bytes& before = posted_before.at(rma.plan[stripe].subchannel);
+            EXPECT_EQ(rma.progress[stripe].ahead, before);
+            before += rma.plan[stripe].length;
+        }
+    }
+    complete_all();
+}
+
 TEST_F(Engine, ACompletionOfAConnectionThatIsGoneNamesNoStripe) {
     started();
     const std::uint32_t on = used();
@@ -241,6 +258,36 @@ TEST_F(Engine, NoMoreStripesAreUnderWayThanTheirCompletionsHaveRoomFor) {
     complete_all();
     for (const auto& each : made) {
         EXPECT_EQ(each->ended, 1);
+    }
+}
+
+// The bound is of all peers: in each pass they share what is left of it.
+TEST_F(Engine, PeersThatWaitForTheBoundGetAsMuchOfIt) {
+    constexpr std::size_t kBound = 10;
+    OpenPeer another;
+    for (OpenPeer* of : {static_cast<OpenPeer*>(this), &another}) {
+        of->qp(0).room = of->qp(1).room = 2 * kBound;
+    }
+    for (std::size_t i = 0; i < 2 * kBound; ++i) {
+        started();
+    }
+    for (std::size_t i = 0; i < kBound; ++i) {
+        engine.start_transfer(*made.emplace_back(
+            std::make_unique<CountedTransfer>(*this, engine, *another.peer, Opcode::read)));
+    }
+    ASSERT_EQ(posted(), kBound);
+    ASSERT_EQ(another.posted(), 0u);
+    complete_all();
+    engine.post_waiting();
+    EXPECT_EQ(posted(), kBound / 2);
+    EXPECT_EQ(another.posted(), kBound / 2);
+    while (posted() + another.posted() > 0) {
+        complete_all();
+        another.complete_all();
+        engine.post_waiting();
+    }
+    for (const auto& transfer : made) {
+        EXPECT_EQ(transfer->ended, 1);
     }
 }
 

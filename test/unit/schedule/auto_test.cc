@@ -239,5 +239,36 @@ TEST(Auto, CountsInWhatAllPathsOfAPortHaveUnderWay) {
               (std::vector<Bytes>{200'000, 600'000, 0, 0}));
 }
 
+// A path that returns begins with little, which concerns the paths of its own port.
+TEST(Auto, TheReturnOfAPathLeavesTheSharesOfOtherPorts) {
+    const auto scheduler = make_scheduler(options("binding", "auto", 0, 1024));
+    const std::vector<double> speeds{2e8, 1e9, 2e8, 1e9};
+    std::vector<SubchannelStats> up = subchannel_stats(4, kGiB); // two of each port
+    for (SubchannelStats& stats : up) {
+        stats.port = stats.index / 2;
+        stats.rate.value = 1'000'000'000;
+    }
+    const auto transfers = [&](const std::vector<SubchannelStats>& over) {
+        for (int i = 0; i < 20; ++i) {
+            std::vector<StripeTime> times;
+            for (const Stripe& stripe : plan_of(*scheduler, 2 * kLong, over)) {
+                times.push_back({stripe.subchannel, stripe.length,
+                                 static_cast<double>(stripe.length) / speeds[stripe.subchannel]});
+            }
+            scheduler->learn(Mix::reads, times);
+        }
+    };
+    const auto part_of_slow = [&](std::uint32_t slow, std::uint32_t fast) {
+        const std::vector<Bytes> parts = loads(plan_of(*scheduler, 2 * kLong, up), 4);
+        return static_cast<double>(parts[slow]) / static_cast<double>(parts[slow] + parts[fast]);
+    };
+    transfers(up);
+    ASSERT_GT(loads(plan_of(*scheduler, 2 * kLong, up), 4)[2], 0u) << "both ports spread";
+    const double before = part_of_slow(2, 3);
+    ASSERT_LT(before, 0.25);
+    transfers({up[0], up[2], up[3]});
+    EXPECT_NEAR(part_of_slow(2, 3), before, 0.02);
+}
+
 } // namespace
 } // namespace adaptib

@@ -52,6 +52,7 @@ struct Message {
                               {sent.data(), sent.size(), nullptr, nullptr, nullptr}, synchronous,
                               OpKind::non_blocking, send.user, complete)
                         .ok());
+        ranks.core(source).protocol().ask_for_connections();
         send.done = complete;
         ranks.wake(source);
     }

@@ -210,6 +210,7 @@ TEST_F(TraceJson, AFileIsNotMadeLargerThanTheLimit) { // the system would end th
     errno = 0;
     const bool trace = write_trace_file(path, {});
     const int refusal = errno;
+    errno = 0;
     const bool text = write_text_file(path, std::string(65, 'x'));
     const int text_refusal = errno;
     const bool fits = write_text_file(path, std::string(64, 'x'));

@@ -42,6 +42,13 @@ protected:
     }
 };
 
+TEST_F(Choice, DevicesOfOneDriverAreInTheOrderOfTheirNumbers) {
+    lib_.devices = {roce_device("wxyz_2"), roce_device("mlx5_1"), roce_device("mlx5_10"),
+                    roce_device("mlx5_0"), roce_device("abcd_10")};
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "abcd_10:1 mlx5_0:1 mlx5_1:1 mlx5_10:1 wxyz_2:1");
+}
+
 TEST_F(Choice, AllPortsOfAllDevicesByName) {
     three_devices();
     ASSERT_EQ(open(), kOk) << error_;

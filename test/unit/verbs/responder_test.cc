@@ -208,6 +208,17 @@ TEST_F(Responding, NeedsNothingMoreThanAtTheBeginning) {
 }
 
 // The adapter moves a queue pair to the error state for reasons of its own.
+// The library destroys no queue before its events are acknowledged, which the fixture looks for.
+TEST_F(Responding, AcknowledgesEachEventOnceHoweverManyThereAre) {
+    open_roce();
+    respond();
+    for (std::size_t asked = 0; asked < 150; ++asked) {
+        ask(fabric_->responder_qp(0), "q1");
+        ASSERT_TRUE(wait([&] { return answers() == asked + 1; }));
+        complete_answers(asked, asked + 1);
+    }
+}
+
 TEST_F(Responding, AQueuePairThatFailsIsBegunAnew) {
     open_roce();
     respond();

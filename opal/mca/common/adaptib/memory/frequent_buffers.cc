@@ -17,7 +17,6 @@ FrequentBuffers::FrequentBuffers(FrequentBuffersOptions options, RegistrationCac
     if (options_.mode == FrequentBuffersOptions::Mode::off || !possible) {
         return;
     }
-    options_.most = std::min(options_.most, UsageTable::kFull - 1);
     range_ = kMostBytes - kLeastBytes + 1;
     cache_.tell(this);
 }
