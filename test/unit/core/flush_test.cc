@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A flush (protocol/flush.h) waits for all operations started before it, and ends
+// A flush (protocol/flush_epochs.h) waits for all operations started before it, and ends
 // although others go on.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "protocol/flush.h"
+#include "protocol/flush_epochs.h"
 
 namespace adaptib {
 namespace {

@@ -162,7 +162,7 @@ protected:
     UserRequest send_user{};
     UserRequest receive_user{};
     SendRequest send;
-    std::uint8_t flags = 0; // of the message that was taken last
+    std::uint8_t flags = 0;            // of the message that was taken last
     OpKind op_kind = OpKind::blocking; // of messages of the peer
     std::vector<std::string> failures;
 

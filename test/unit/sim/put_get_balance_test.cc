@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Puts and gets to one peer at the same time (protocol/put_get_balance.cc): queued operations move
+// Puts and gets to one peer at the same time (protocol/transfer_engine.cc): queued operations move
 // every byte in the end, or end with an error, whatever happens to the connection meanwhile.
 #include <cstring>
 #include <deque>

@@ -18,7 +18,6 @@
 #include "base/severity.h"
 #include "connect/connection_manager.h"
 #include "core/datagram_paths.h"
-#include "core/peer_directory.h"
 #include "core/process_watch.h"
 #include "core/progress_engine.h"
 #include "protocol/protocol.h"
@@ -38,7 +37,6 @@ public:
         PathRepository& paths;
         DatagramPaths& datagram_paths;
         ProcessWatch& watch;
-        PeerDirectory& peers;
         ConnectionManager& connections;
         Protocol& protocol;
         ProgressEngine& progress;

@@ -307,8 +307,8 @@ void CoreOpener::open_progress() {
 void CoreOpener::begin_reactions() {
     Departures& departures = parts_.progress->departures();
     parts_.connection_reactions.begin({rails(), *parts_.paths, *parts_.datagram_paths,
-                                       *parts_.watch, *parts_.peers, *parts_.connections,
-                                       *parts_.protocol, *parts_.progress, counters_});
+                                       *parts_.watch, *parts_.connections, *parts_.protocol,
+                                       *parts_.progress, counters_});
     parts_.path_reactions.begin({rails(), parts_.shared.get(), *parts_.paths,
                                  parts_.migration.get(), *parts_.datagram_paths, *parts_.peers,
                                  *parts_.connections, *parts_.protocol, departures, counters_});

@@ -12,7 +12,7 @@
 // Invariant: while a transfer is held, stripes are under way whose completions let it continue, or
 // other transfers to the peer wait for room (peer/waiting.h), and are posted before it.
 // Ownership: the peer's, from the first time that both directions were wanted at once until holding
-// has been useless for long (protocol/put_get_balance.cc). The transfers are the protocol's.
+// has been useless for long (protocol/transfer_engine.cc). The transfers are the protocol's.
 // Threads: one at a time.
 // Source: Vishnu, 5.3.4, where a library that has collected an epoch's operations issues them in
 // turns.

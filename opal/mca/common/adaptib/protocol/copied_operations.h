@@ -7,7 +7,8 @@
 // packed_source.cc).
 // Ownership: owns the operations under way; refers to all else.
 // Threads: one at a time (the core's lock).
-// May touch: base/, memory/, peer/, common_adaptib.h, completions.h, flush.h, transfer_engine.h.
+// May touch: base/, memory/, peer/, common_adaptib.h, completions.h, flush_epochs.h,
+// transfer_engine.h.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@
 #include "memory/staging.h"
 #include "peer/peer.h"
 #include "protocol/completions.h"
-#include "protocol/flush.h"
+#include "protocol/flush_epochs.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
 

@@ -10,8 +10,8 @@
 // process, and need no lock among each other; they are also atomic with those of the processor.
 // Ownership: owns the records of atomics under way, in the pool; refers to all else.
 // Threads: one at a time (the core's lock).
-// May touch: base/, memory/, peer/, stats/, common_adaptib.h, completions.h, count_rma.h, flush.h,
-// region_keys.h, send_flow.h, transfer.h.
+// May touch: base/, memory/, peer/, stats/, common_adaptib.h, completions.h, count_rma.h,
+// flush_epochs.h, region_keys.h, send_flow.h, transfer.h.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@
 #include "memory/window.h"
 #include "peer/peer.h"
 #include "protocol/completions.h"
-#include "protocol/flush.h"
-#include "protocol/one_sided.h"
+#include "protocol/flush_epochs.h"
+#include "protocol/one_sided_operation.h"
 #include "protocol/region_keys.h"
 #include "protocol/send_flow.h"
 #include "stats/counters.h"

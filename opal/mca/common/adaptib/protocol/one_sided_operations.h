@@ -15,8 +15,8 @@
 // Ownership: owns the operations under way, in the pool; refers to all else.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, memory/, channel/, peer/, schedule/, stats/, common_adaptib.h, and of
-// protocol/ completions.h, copied_operations.h, emulated_atomics.h, flush.h, intranode/,
-// one_sided.h, region_keys.h, send_flow.h, transfer_engine.h.
+// protocol/ completions.h, copied_operations.h, emulated_atomics.h, flush_epochs.h, intranode/,
+// one_sided_operation.h, region_keys.h, send_flow.h, transfer_engine.h.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +38,10 @@
 #include "protocol/completions.h"
 #include "protocol/copied_operations.h"
 #include "protocol/emulated_atomics.h"
-#include "protocol/flush.h"
+#include "protocol/flush_epochs.h"
 #include "protocol/intranode/synchronous_rma.h"
 #include "protocol/lost_peers.h"
-#include "protocol/one_sided.h"
+#include "protocol/one_sided_operation.h"
 #include "protocol/region_keys.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"

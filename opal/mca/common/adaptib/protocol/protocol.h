@@ -4,7 +4,7 @@
 //
 // Purpose: turns "send these bytes with this envelope" into messages on a peer's channel, and these
 // back into a matched, filled receive. Protocol constructs its parts, hands each message whose turn
-// has come to the one that it is for (arrival.cc), and tells them when a connection comes or goes,
+// has come to the one that it is for, and tells them when a connection comes or goes,
 // or a peer is lost. The parts call those that come before them in this list, and nobody calls
 // Protocol: what has to happen elsewhere is an event of the peer (peer/peer_events.h).
 //
@@ -27,7 +27,7 @@
 //     message_sends.h        tagged sends that need a request
 //     ring_sends.h           the fast path of those that need none
 //     active_messages.h      messages for a handler instead of for matching
-//     flush.h                tells when the operations started before a flush are complete
+//     flush_epochs.h                tells when the operations started before a flush are complete
 //     emulated_atomics.h     atomics that the target's processor executes
 //     copied_operations.h    operations on memory that cannot be registered
 //     one_sided_operations.h put, get and atomics
@@ -214,7 +214,6 @@ private:
     // Sends what was held during a disconnect, or adds it to what waits.
     void start_held(Peer& peer);
 
-    // arrival.cc
     void run_early(Peer& peer);
     void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);

@@ -8,9 +8,6 @@
 // puts messages that a repair finds in doubt before the others. Requests and fragments are sent by
 // their kind's PendingSender when SendFlow says so.
 //
-//     send_flow.cc    control messages; pending and queued sends
-//     repaired.cc     a connection is repaired: messages in doubt are sent again
-//
 // Invariants
 //   1. While a peer has pending sends, every further send to it is appended to them.
 //   2. A peer is in stalled_ as long as it has pending sends.

@@ -4,13 +4,7 @@
 // Purpose: matches arriving messages with posted receives, delivers their data, and keeps
 // unexpected messages, for which no receive is posted yet, within the bound of their memory
 // (back_pressure.h). Messages of the process to itself are matched here, too. The data of an
-// announced message is fetched by Rendezvous, which the owner hands its messages. One file per
-// event:
-//
-//     receive.cc         the caller posts a receive that finds its message, probes or cancels
-//     eager.cc           an eager message arrives, synchronous or not
-//     rts.cc             an RTS (`rendezvous`) arrives, or is matched
-//     self.cc            the process sends itself a message
+// announced message is fetched by Rendezvous, which the owner hands its messages.
 //
 // Invariants
 //   1. An unexpected message is in the matcher until a receive takes it, or a matched probe, whose
@@ -149,7 +143,6 @@ public:
     BlockPool& pool() { return pool_; }
 
 private:
-    // receive.cc
     bool deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user);
     enum class Consumed : std::uint8_t { waits, complete, ends_own };
     Consumed consume_now(InboundMessage& message, const Data& data, UserRequest& user);
@@ -162,7 +155,6 @@ private:
     Allowance least_for(const Peer& peer) const;
     std::string no_memory_text(const Peer& peer, Bytes bytes) const;
 
-    // eager.cc
     [[gnu::always_inline]] void deliver_eager(ReceiveRequest& request, const Envelope& envelope,
                                               const std::byte* payload, Bytes length) {
         if (request.data.base == nullptr || length > request.data.bytes) [[unlikely]] {
@@ -184,12 +176,10 @@ private:
     InboundMessage* keep(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,
                          const std::byte* payload, Bytes length);
 
-    // rts.cc
     bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted);
     void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
                 ReceiveRequest& request);
 
-    // self.cc
     void copy_from_self(SendRequest& send, ReceiveRequest& receive);
 
     // The matcher is first, so that the fast paths need one address for both.

@@ -5,12 +5,8 @@
 // far as there is room. One that finds no room, or no connection, waits (peer/waiting.h) and is
 // posted by post_waiting(). Completions of its stripes are timed for the scheduler, and the last
 // one ends it (TransferOwner::on_rma_done). If the keys of the target's memory mean nothing any
-// more, the target is asked for those that it has. One file per event:
-//
-//     transfer.cc           stripes are planned, posted and complete
-//     waiting.cc            transfers without room wait, and are posted when there is some
-//     put_get_balance.cc    put/get balance: transfers wait until their direction may go on
-//     asked_keys.cc         the target is asked for keys, and answers
+// more, the target is asked for those that it has. What happens to the stripes of a transfer is in
+// transfer.cc, all else in transfer_engine.cc.
 //
 // Invariants
 //   1. A started transfer has stripes under way, or waits in one list, or both, until it ends; or
@@ -106,7 +102,6 @@ public:
     bool any_waits() const { return !waiting_peers_.empty(); }
 
 private:
-    // waiting.cc
     enum class Place : std::uint8_t { first, last };
     static constexpr std::uint32_t kNoSubchannel = ~0u;
     void wait_in(Transfer& transfer, std::size_t list, Place place);
@@ -137,7 +132,6 @@ private:
     void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);
     void abandon(Transfer& transfer);
 
-    // put_get_balance.cc
     Bytes put_get_window(const Peer& peer) const;
     void look_for_both(const Transfer& transfer);
     bool is_full(const Transfer& transfer) const;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sends: the caller starts one; pending ones go out when there is room.
+#include "protocol/message_sends.h"
+
 #include <cstring>
 #include <vector>
 
 #include "base/copy.h"
-#include "protocol/message_sends.h"
 #include "protocol/ring_sends.h"
 
 namespace adaptib {
@@ -126,6 +126,22 @@ bool MessageSends::transmit_eager(SendRequest& request) {
     } else {
         on_own_send_waits();
     }
+    return true;
+}
+
+bool MessageSends::transmit_rendezvous(SendRequest& request) {
+    Peer& peer = *request.peer;
+    const Status status = rendezvous_.announce(request);
+    if (!status.ok()) [[unlikely]] {
+        if (status.is_again()) {
+            return false;
+        }
+        lost_.lose(peer, reason_text(status.reason())); // the transfer ends with it
+        return true;
+    }
+    flow_.note_sent(peer);
+    events_.want_connection(peer);
+    on_own_send_waits();
     return true;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives that take a message which has arrived already; probes; cancel.
+#include "protocol/tagged_receives.h"
+
+#include <algorithm>
+#include <array>
 #include <new>
 #include <vector>
 
-#include "protocol/tagged_receives.h"
+#include "base/copy.h"
 
 namespace adaptib {
 
@@ -225,6 +228,175 @@ bool TaggedReceives::keeps_messages_of(const Peer& peer) const {
         found = found || static_cast<InboundMessage&>(message).peer == &peer;
     });
     return found;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Eager messages arrive, synchronous or not.
+
+void TaggedReceives::on_eager_sync(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    const std::byte* payload = body + sizeof(SyncBody);
+    const Bytes length = header.length - sizeof(SyncBody);
+    const Envelope envelope{header.context, header.source, header.tag};
+    note_event(trace_, TraceKind::message_arrived, {.peer = peer.contact.name, .value = length});
+    if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
+        deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
+        parts_.flow.send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));
+        return;
+    }
+    InboundMessage* message =
+        keep(peer, header.context, header.source, header.tag, payload, length);
+    if (message != nullptr) {
+        message->type = header.type;
+        message->send_id = read_body<SyncBody>(body).send_id;
+    }
+}
+
+// Keeps a message until its receive is posted. Returns null if there is no memory, which fails the
+// peer.
+InboundMessage* TaggedReceives::keep(Peer& peer, std::uint32_t context, std::int32_t source,
+                                     std::int32_t tag, const std::byte* payload, Bytes length) {
+    InboundMessage* message = store({context, source, tag}, length, length);
+    if (message == nullptr) {
+        lost_.lose(peer, no_memory_text(peer, length));
+        return nullptr;
+    }
+    copy_small(message->payload(), payload, length);
+    queue_unexpected(peer, *message);
+    return message;
+}
+
+// Delivers into a buffer that is not contiguous, or is shorter than the message.
+void TaggedReceives::deliver_part(ReceiveRequest& request, const Envelope& envelope,
+                                  const std::byte* payload, Bytes length) {
+    const Bytes taken = std::min<Bytes>(length, request.data.bytes);
+    const bool failed = taken > 0 && !scatter(request.data, 0, payload, taken).ok();
+    completions_.complete_receive(request, envelope, length, taken,
+                                  failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS);
+}
+
+// -------------------------------------------------------------------------------------------------
+// An RTS (`rendezvous`) arrives, or is matched (rendezvous.h does the rest).
+
+void TaggedReceives::on_rendezvous(Peer& peer, const MessageHeader& header,
+                                   const RendezvousBody& body) {
+    const Envelope envelope{header.context, header.source, header.tag};
+    if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
+        accept(peer, envelope, body, *static_cast<ReceiveRequest*>(posted));
+        return;
+    }
+    InboundMessage* message = store(envelope, body.bytes, sizeof body);
+    if (message == nullptr) {
+        lost_.lose(peer, no_memory_text(peer, sizeof body));
+        return;
+    }
+    message->type = MessageType::rendezvous;
+    new (message->payload()) RendezvousBody(body);
+    queue_unexpected(peer, *message);
+}
+
+bool TaggedReceives::read_at_once(Peer& peer, const RendezvousBody& source, void* to,
+                                  Bytes wanted) {
+    const Registration* all = parts_.memory.whole(peer.contact.route.fabric);
+    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
+        return false;
+    }
+    RmaWork work;
+    work.opcode = Opcode::read;
+    work.local = to;
+    work.length = wanted;
+    work.remote_address = source.address;
+    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
+    return parts_.synchronous.read_message(peer, work, *all, keys, source.send_id);
+}
+
+void TaggedReceives::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
+                            ReceiveRequest& request) {
+    const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
+    request.envelope = envelope;
+    if (lost_.is_lost(peer)) {
+        completions_.complete_receive(request, envelope, source.bytes, 0,
+                                      OPAL_COMMON_ADAPTIB_UNREACHABLE);
+        return;
+    }
+    if (wanted == 0 || read_at_once(peer, source, request.data.base, wanted)) {
+        const IdBody body{source.send_id};
+        parts_.flow.send_control(peer, MessageType::finish, &body, sizeof body);
+        note_event(trace_, TraceKind::copied_at_once, {.peer = peer.contact.name, .value = wanted});
+        completions_.complete_receive(request, envelope, source.bytes, wanted,
+                                      OPAL_COMMON_ADAPTIB_SUCCESS);
+        return;
+    }
+    parts_.rendezvous.receive(peer, source, request, wanted);
+}
+
+// -------------------------------------------------------------------------------------------------
+// Messages of this process to itself: matched like any other, and copied once; an eager message
+// that comes before its receive is copied twice.
+
+namespace {
+
+// Copies in pieces through a buffer, unless one side is contiguous. A packer stops at the end of an
+// element, so this function may ask it for bytes beyond `length`.
+Status copy(const Data& from, const Data& to, Bytes length) {
+    if (from.base != nullptr) {
+        return scatter(to, 0, static_cast<const std::byte*>(from.base), length);
+    }
+    if (to.base != nullptr && length == from.bytes) {
+        return gather_all(from, 0, static_cast<std::byte*>(to.base), length);
+    }
+    std::array<std::byte, 16 * kKiB> buffer;
+    for (Bytes offset = 0; offset < length;) {
+        const Bytes got = gather_some(from, offset, buffer.data(),
+                                      std::min<Bytes>(buffer.size(), from.bytes - offset));
+        if (got == 0) {
+            return Status::error(Reason::internal);
+        }
+        const Status status = scatter(to, offset, buffer.data(), std::min(got, length - offset));
+        if (!status.ok()) {
+            return status;
+        }
+        offset += got;
+    }
+    return kOk;
+}
+
+} // namespace
+
+void TaggedReceives::send_to_self(SendRequest& request) {
+    ++counters_.self_sent;
+    counters_.self_sent_bytes += request.data.bytes;
+    if (PostedReceive* posted = matcher_.arrive(request.envelope); posted != nullptr) {
+        copy_from_self(request, *static_cast<ReceiveRequest*>(posted));
+        return;
+    }
+    const bool copied =
+        request.type == MessageType::eager && request.data.bytes <= options_.eager_limit;
+    InboundMessage* message =
+        store(request.envelope, request.data.bytes, copied ? request.data.bytes : 0);
+    if (message == nullptr) {
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_NO_MEMORY, 0);
+        return;
+    }
+    if (!copied) {
+        message->type = MessageType::none;
+        message->own = &request;
+    } else if (!gather_all(request.data, 0, message->payload(), request.data.bytes).ok()) {
+        discard(*message);
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+        return;
+    } else {
+        completions_.complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
+    }
+    matcher_.add_unexpected(*message);
+}
+
+// Copies the data, and ends both requests.
+void TaggedReceives::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
+    const Bytes taken = std::min<Bytes>(send.data.bytes, receive.data.bytes);
+    const bool failed = taken > 0 && !copy(send.data, receive.data, taken).ok();
+    const int status = failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS;
+    completions_.complete_receive(receive, send.envelope, send.data.bytes, taken, status);
+    completions_.complete(*send.user, status, send.data.bytes);
 }
 
 } // namespace adaptib

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active messages (protocol/active_messages.h) are sent, and arrive.
+#include "protocol/active_messages.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
-
-#include "protocol/active_messages.h"
 
 namespace adaptib {
 
