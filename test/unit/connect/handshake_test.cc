@@ -33,6 +33,7 @@ public:
 
     std::size_t sent = 0;  // datagrams
     Status connects = kOk; // answer of queue pairs, after that to INIT
+    Status posts = kOk;    // ... and to what is posted
     bool away = false;     // its device
 
 private:
@@ -53,8 +54,8 @@ private:
     };
     class Connected final : public QueuePair {
     public:
-        Connected(const Status& answer, std::uint32_t number)
-            : QueuePair(QpType::rc), answer_(answer) {
+        Connected(const Status& answer, const Status& posts, std::uint32_t number)
+            : QueuePair(QpType::rc), answer_(answer), posts_(posts) {
             number_ = number;
         }
 
@@ -69,10 +70,11 @@ private:
             return answer_;
         }
         QpAttributes query_impl() const override { return {}; }
-        Status post_send_impl(const SendWork&) override { return kOk; }
+        Status post_send_impl(const SendWork&) override { return posts_; }
         Status post_receive_impl(const ReceiveWork&) override { return kOk; }
 
         const Status& answer_;
+        const Status& posts_;
     };
     class Registered final : public MemoryRegion {
     public:
@@ -89,7 +91,7 @@ private:
         } else if (away) {
             return Status::error(Reason::no_device);
         } else {
-            out = std::make_unique<Connected>(connects, ++pairs_);
+            out = std::make_unique<Connected>(connects, posts, ++pairs_);
         }
         return kOk;
     }
@@ -210,11 +212,12 @@ protected:
         make();
     }
 
-private:
     void make() {
         connections_ =
             std::make_unique<ConnectionManager>(options_, rails_, cqs_, counters_, events_);
     }
+
+private:
     bool may_live(Peer&, Nanoseconds) override { return true; }
 };
 
@@ -266,6 +269,26 @@ TEST_F(Handshakes, ACloseMeansThatTheConfirmationIsLate) {
     EXPECT_EQ(other.session.state, ConnectState::open) << "messages that wait for it go first";
     EXPECT_EQ(handle(), "1 connected; ");
     EXPECT_EQ(other.session.state, ConnectState::closing);
+}
+
+// Nothing else may say that it has failed.
+TEST_F(Handshakes, AQueuePairThatHasFailedBeforeItsConnectionIsClosedIsRepaired) {
+    options_.fault_tolerance = true;
+    make();
+    Peer& other = peer(1);
+    connections_->request(other);
+    arrive(other, MessageType::connect_reply, body(1, other.connection.number));
+    handle();
+    ASSERT_TRUE(other.session.repairable);
+    connections_->close_if_unused(other);
+    ASSERT_EQ(other.session.state, ConnectState::closing);
+    first_.posts = second_.posts = Status::error(Reason::bad_state);
+    for (int pass = 0; pass < 3; ++pass) {
+        connections_->retry();
+        handle();
+    }
+    EXPECT_TRUE(other.interruption.repair.active);
+    EXPECT_FALSE(connections_->closing() && other.session.state == ConnectState::closing);
 }
 
 TEST_F(Handshakes, AMessageThatCannotBeSentGivesThePeerUp) {

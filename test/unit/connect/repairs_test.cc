@@ -28,10 +28,15 @@ protected:
     Repairing() {
         attended_.at_most(1h);
         events_.then = [this](Peer& peer, ConnectEventSet handled) { go_on(peer, handled); };
-        EXPECT_TRUE(queue_pairs_.make_all(*peer_).ok());
+        peer_->lanes.scheduler = make_scheduler({});
+        EXPECT_TRUE(resources_.make(*peer_).ok());
         peer_->session.state = ConnectState::open;
     }
-    ~Repairing() override { repairs_.leave(*peer_); }
+    ~Repairing() override {
+        repairs_.leave(*peer_);
+        closings_.forget(*peer_);
+        resources_.drop(*peer_);
+    }
 
     // Returns the events of the steps that are taken now.
     std::string advance() {

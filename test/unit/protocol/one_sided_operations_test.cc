@@ -213,12 +213,17 @@ TEST_F(OneSidedTest, BeyondTheBoundTheCallerTriesAgain) {
         ASSERT_TRUE(process.operations.start(*peer, put.what, nullptr, each, complete_now).ok());
     }
     EXPECT_EQ(start(), Status::error(Reason::no_memory));
+    put.remote.access = OPAL_COMMON_ADAPTIB_REMOTE_WRITE; // of a message
+    UserRequest of_a_message{};
+    EXPECT_TRUE(
+        process.operations.start(*peer, put.what, nullptr, of_a_message, complete_now).ok());
+    put.remote.access = kAll;
     qp(0).room = 1;
     qp(1).room = 1;
     process.engine.post_waiting();
     execute();
     EXPECT_EQ(process.ended(), &many[0]);
-    EXPECT_TRUE(start().ok());
+    EXPECT_EQ(start(), Status::error(Reason::no_memory)) << "that of the message counts, too";
     peer->session.state = ConnectState::failed;
     process.engine.fail_waiting(*peer);
     for (std::size_t i = 1; i <= many.size(); ++i) {

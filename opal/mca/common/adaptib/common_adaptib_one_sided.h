@@ -82,7 +82,9 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
  * devices it asks the target, for windows only), and checks the rights that the description names.
  * @retval BAD_PARAM  in no such region, without the right, or an atomic that is not 8 aligned
  *                    bytes; a request ends with it if the target refuses the operation later
- * @retval SUCCESS, COMPLETE, NO_MEMORY, UNREACHABLE  as send
+ * @retval SUCCESS, COMPLETE, UNREACHABLE  as send
+ * @retval NO_MEMORY  not now; also while very many operations on windows are under way: to be tried
+ *                    again after progress
  * @retval ERROR      nothing can be registered, not even a block to copy through; a message was
  *                    given */
 OPAL_COMMON_ADAPTIB_EXPORT int

@@ -38,7 +38,7 @@ void Closings::advance() {
         if (ConnectionEvents::is_waiting(peer)) {
             continue;
         }
-        if (!peer.connection.closing.flush.posted) {
+        if (!peer.connection.closing.flush.posted && !peer.interruption.repair.wanted) {
             begin_to_flush(peer);
         }
         if (peer.connection.closing.flush.done && !peer.connection.closing.told &&

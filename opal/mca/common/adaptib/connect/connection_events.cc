@@ -31,7 +31,7 @@ void ConnectionEvents::report(Peer& peer, ConnectEvent kind, Status status,
     reported_.push_front(peer);
 }
 
-void ConnectionEvents::tell(Peer& peer, ConnectEvent kind) {
+void ConnectionEvents::dispatch(Peer& peer, ConnectEvent kind) {
     switch (kind) {
     case ConnectEvent::unsent:
     case ConnectEvent::flush_failed: break; // not for the core

@@ -95,14 +95,14 @@ private:
                 go_on(peer, ConnectEventSet(kind));
             } else {
                 handled.add(kind);
-                tell(peer, kind);
+                dispatch(peer, kind);
             }
         }
         if (!handled.empty()) {
             go_on(peer, handled);
         }
     }
-    void tell(Peer& peer, ConnectEvent kind);
+    void dispatch(Peer& peer, ConnectEvent kind);
 
     ConnectionEventHandler& handler_;
     IntrusiveList<Peer, &Peer::connection, &PeerConnection::events, &PeerConnectEvents::link>

@@ -81,7 +81,7 @@ public:
     // Goes on with what has waited for that.
     void on_events_handled(Peer& peer, ConnectEventSet handled);
 
-    // ---- What ConnectionManager has heard of other classes of connect/
+    // ---- Outcomes of other classes of connect/, which ConnectionManager passes on
 
     // There is room for a peer that has waited for it. Returns false if it still waits.
     bool on_room(Peer& peer) { return ask(peer); }

@@ -97,6 +97,7 @@ void Departures::release_left_peers() {
         }
         protocol_.drop_disconnects(*peer);
         connections_.close(*peer, ConnectState::idle);
+        reported_.drop_wants(*peer);
         peer->connection.early_request.reset();
         peer->contact.channel.retransmitter().release(peer->contact.datagram);
         paths_.forget(*peer);
@@ -125,6 +126,7 @@ void Departures::tear_down_peers() {
             continue;
         }
         connections_.close(*peer, ConnectState::idle);
+        reported_.drop_wants(*peer);
         const std::unique_ptr<ConnectBody> early = std::move(peer->connection.early_request);
         const DatagramLink* link = peer->contact.datagram.link.get();
         if (peer->ending.released() && early == nullptr && peer->in.early == nullptr &&

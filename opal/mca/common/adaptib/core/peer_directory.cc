@@ -45,6 +45,7 @@ Status PeerDirectory::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_
     if (loopback != nullptr && loopback->session.lost()) {
         parts_.protocol.end_lost_peers();
         if (loopback->transfers.one_sided == 0) {
+            parts_.protocol.events().forget(*loopback);
             loopback.reset(); // an operation outside a registered range has failed it
         }
     }

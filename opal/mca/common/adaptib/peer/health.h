@@ -18,11 +18,13 @@ class Peer;
 
 struct PeerHealth {
     PeerLife life;
-    ListLink<Peer> life_link;            // linked while it is asked whether it is alive
-    std::unique_ptr<PeerPaths> paths;    // null: all are up, and always were
-    ListLink<Peer> paths_link;           // linked while known to the path repository
-    ListLink<Peer> troubled_link;        // linked while a path is not up, or the peer is untold
+    ListLink<Peer> life_link;         // linked while it is asked whether it is alive
+    std::unique_ptr<PeerPaths> paths; // null: all are up, and always were
+    ListLink<Peer> paths_link;        // linked while known to the path repository
+    ListLink<Peer>
+        troubled_link; // linked while a path is not up, or the peer may not know an address
     std::uint32_t unconnected_paths = 0; // bit by pair: its queue pair could not be connected
+    std::uint8_t waiting_events = 0;     // bit by PeerEvent: it has been reported
 };
 
 } // namespace adaptib

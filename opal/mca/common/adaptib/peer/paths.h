@@ -42,10 +42,10 @@ struct PathRecord {
     Nanoseconds rest{0}; // pause before the first question, after the last failure
 
     // 0 once the peer's process is known to have the address that the local rail has now.
-    Nanoseconds tell_every{0};
-    Nanoseconds tell_at{0};
+    Nanoseconds announce_every{0};
+    Nanoseconds announce_at{0};
 
-    bool untold() const { return tell_every.count() > 0; }
+    bool unannounced() const { return announce_every.count() > 0; }
 
     bool usable() const {
         return state == PathState::up || (state == PathState::suspect && failures == recoveries);

@@ -26,8 +26,8 @@ namespace adaptib {
 
 class Disconnects {
 public:
-    // `events`: hears that the handshake of a peer is over, or that its process ends and has sent
-    // the last of its messages.
+    // `events`: the handshake of a peer is over, or its process ends and has sent the last of its
+    // messages.
     Disconnects(SendFlow& flow, BackPressure& back_pressure, PeerEvents& events)
         : flow_(flow), back_pressure_(back_pressure), events_(events) {}
 

@@ -89,7 +89,7 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
         lost_.report(peer);
         return Status::error(Reason::unreachable);
     }
-    if (under_way() >= kMostUnderWay) {
+    if (under_way() >= kMostUnderWay && RegionKeys::is_window(remote)) {
         return Status::error(Reason::no_memory);
     }
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory

@@ -11,7 +11,9 @@
 //     by the target          an atomic that the target's processor executes (emulated_atomics.h)
 //
 // The target's part of operations of peers of this host is RmaTarget's.
-// Bound: kMostUnderWay operations at a time; the caller tries again when some have ended.
+// Bound: kMostUnderWay operations at a time on windows; the caller tries again when some have
+// ended. Those of messages (pml/ob1's) pass: they are no more than its messages, and it tries again
+// only when one of its own ends.
 // Ownership: owns the operations under way, in the pool; refers to all else.
 // Threads: one at a time (the core's lock).
 // May touch: base/, fabric/, memory/, channel/, peer/, schedule/, stats/, common_adaptib.h, and of
@@ -88,8 +90,8 @@ public:
     // If `region` is null, `local` is registered for the operation, or copied through staging
     // memory if it cannot be registered. Sets `complete` to true if the request ended within the
     // call. The request ends with BAD_PARAM if the target refuses the operation later. Returns
-    // no_memory also while kMostUnderWay operations are under way, or if the target has to be asked
-    // for keys and a disconnect is under way.
+    // no_memory also for a window while kMostUnderWay operations are under way, or if the target
+    // has to be asked for keys and a disconnect is under way.
     // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
     // through), unreachable.
     Status start(Peer& peer, const opal_common_adaptib_one_sided_t& asked,

@@ -90,20 +90,20 @@ bool Protocol::is_awaited(const Peer& peer) const {
 }
 
 void Protocol::ask_for_all() {
-    for (Peer* peer : events_.take(PeerEvent::want_connection)) {
-        connections_.request(*peer);
-        rendezvous_.on_requested(*peer);
-    }
-    for (Peer* peer : events_.take(PeerEvent::want_repair)) {
-        if (connections_.repairs().may_begin(*peer)) {
-            connections_.repairs().begin(*peer);
+    events_.drain(PeerEvent::want_connection, [this](Peer& peer) {
+        connections_.request(peer);
+        rendezvous_.on_requested(peer);
+    });
+    events_.drain(PeerEvent::want_repair, [this](Peer& peer) {
+        if (connections_.repairs().may_begin(peer)) {
+            connections_.repairs().begin(peer);
         }
-    }
-    for (Peer* peer : events_.take(PeerEvent::want_lane)) {
-        if (peer->lanes.scheduler != nullptr) {
-            connections_.migrate_control_lane(*peer, peer->lanes.scheduler->control_lane());
+    });
+    events_.drain(PeerEvent::want_lane, [this](Peer& peer) {
+        if (peer.lanes.scheduler != nullptr) {
+            connections_.migrate_control_lane(peer, peer.lanes.scheduler->control_lane());
         }
-    }
+    });
 }
 
 void Protocol::on_interrupted(Peer& peer) {

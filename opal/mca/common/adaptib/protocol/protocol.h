@@ -5,7 +5,8 @@
 // Purpose: turns "send these bytes with this envelope" into messages on a peer's channel, and these
 // back into a matched, filled receive. Protocol constructs its parts, hands each message whose turn
 // has come to the one that it is for, and tells them when a connection comes or goes,
-// or a peer is lost. The parts call those that come before them in this list, and nobody calls
+// or a peer is lost. The parts call those that come before them in this list, but for the sender
+// and the owner of what waits in one of them (PendingSender, TransferOwner), and nobody calls
 // Protocol: what has to happen elsewhere is an event of the peer (peer/peer_events.h).
 //
 //     completions.h          reports requests that have ended (request.h), each once
@@ -27,7 +28,7 @@
 //     message_sends.h        tagged sends that need a request
 //     ring_sends.h           the fast path of those that need none
 //     active_messages.h      messages for a handler instead of for matching
-//     flush_epochs.h                tells when the operations started before a flush are complete
+//     flush_epochs.h         says when the operations started before a flush are complete
 //     emulated_atomics.h     atomics that the target's processor executes
 //     copied_operations.h    operations on memory that cannot be registered
 //     one_sided_operations.h put, get and atomics

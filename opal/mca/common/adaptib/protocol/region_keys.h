@@ -51,6 +51,10 @@ public:
     RegionKeys(RailList rails, Counters& counters, MessageFunction message)
         : rails_(rails), counters_(counters), message_(std::move(message)) {}
 
+    // Returns true for the memory of a window, not of a message.
+    static bool is_window(const opal_common_adaptib_remote_t& remote) {
+        return (remote.access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0;
+    }
     // Returns true if this process can use the description, and the description gives `right`.
     static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
         return remote.key_count != 0 && remote.key_count <= kMaxRails &&
@@ -69,7 +73,7 @@ public:
     // Returns true if the target can be asked for the keys, since the initiator cannot look them
     // up, and the description is a window's.
     bool may_ask(const Peer& peer, const opal_common_adaptib_remote_t& remote) const {
-        return (remote.access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && !sees_regions(peer);
+        return is_window(remote) && !sees_regions(peer);
     }
     // Finds the keys for an operation that begins, in `remote`. Errors: bad_key.
     Status find(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,

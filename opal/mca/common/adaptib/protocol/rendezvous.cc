@@ -154,6 +154,9 @@ template <typename F> void Rendezvous::for_each_undecided(Peer& peer, F&& f) {
 void Rendezvous::on_requested(Peer& peer) {
     if (!peer.session.connecting()) {
         for_each_undecided(peer, [&](ReceiveTransfer& each) { ask_for_fragments(each); });
+        if (peer.session.state == ConnectState::idle && peer.connection.without.times > 0) {
+            withdraw_transfers(peer); // it goes without a connection
+        }
         return;
     }
     for (ReceiveTransfer* each = undecided_.front(); each != nullptr;
@@ -288,9 +291,6 @@ void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBod
         transfer->rma.keys.epoch = body.key_epoch;
         std::copy(std::begin(body.keys), std::end(body.keys), transfer->rma.remote_keys);
         start_write(*transfer);
-        if (peer.session.state == ConnectState::idle && peer.connection.without.times > 0) {
-            withdraw_transfers(peer); // no connection is coming
-        }
     } else {
         transfer->block_bytes = std::min<Bytes>(options_.block_bytes, body.block_bytes);
         transfer->blocks.resize(std::min<std::size_t>(options_.block_depth, body.block_depth));

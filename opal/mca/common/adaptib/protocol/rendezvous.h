@@ -64,7 +64,7 @@ public:
         TransferEngine& transfers;
         ExposedMemory& memory;
         Completions& completions;
-        PeerEvents& events; // hears that a connection is wanted
+        PeerEvents& events; // a connection is wanted
     };
     Rendezvous(const Options& options, const Parts& parts, LostPeers& lost, Counters& counters)
         : options_(options), flow_(parts.flow), transfers_(parts.transfers), memory_(parts.memory),

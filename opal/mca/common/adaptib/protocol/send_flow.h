@@ -58,7 +58,7 @@ public:
         PendingSender& fragments; // of a SendTransfer::Fragments
     };
 
-    // `connect_threshold`: messages sent before a connection is wanted. `events`: hears that. The
+    // `connect_threshold`: messages sent before a connection is wanted (one of the `events`). The
     // pool outlives the flow.
     SendFlow(std::uint64_t connect_threshold, const Senders& senders, BlockPool& pool,
              Completions& completions, PeerEvents& events, LostPeers& lost, Counters& counters)

@@ -369,7 +369,8 @@ void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
         Scheduler& scheduler = *transfer.peer.lanes.scheduler;
         const Spreading before = scheduler.spreading(mix);
         scheduler.learn(mix, times_);
-        if (scheduler.control_lane() != transfer.peer.control.lane) [[unlikely]] {
+        if (transfer.peer.control.lane != kNoControlLane &&
+            scheduler.control_lane() != transfer.peer.control.lane) [[unlikely]] {
             events_.report(transfer.peer, PeerEvent::want_lane);
         }
         const Spreading after = scheduler.spreading(mix);

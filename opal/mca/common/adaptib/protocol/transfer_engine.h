@@ -47,7 +47,7 @@ public:
         std::size_t max_outstanding = 0; // of all peers; their completions have to fit a CQ
     };
 
-    // `flow`: used by calls only: need not be constructed yet. `events`: hears what peers want.
+    // `flow`: used by calls only: need not be constructed yet. `events`: of what peers want.
     TransferEngine(const Options& options, RailList rails, SendFlow& flow, PeerEvents& events,
                    Counters& counters, const MessageFunction& message)
         : options_(options), rails_(rails), flow_(flow), events_(events), counters_(counters),

@@ -29,8 +29,8 @@ bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
            !paths_.rail_down(peer.contact.route.pairs[pair].local);
 }
 
-bool PathProbes::is_told(const Peer& peer, std::size_t pair) const {
-    return peer.health.paths->records[pair].untold() &&
+bool PathProbes::is_announced(const Peer& peer, std::size_t pair) const {
+    return peer.health.paths->records[pair].unannounced() &&
            !paths_.rail_down(peer.contact.route.pairs[pair].local);
 }
 
@@ -67,8 +67,8 @@ void PathProbes::run_timers() {
             if (is_asked(peer, pair) && now >= peer.health.paths->records[pair].ask_at) {
                 ask(peer, pair, now);
             }
-            if (is_told(peer, pair) && now >= peer.health.paths->records[pair].tell_at) {
-                tell(peer, pair, now);
+            if (is_announced(peer, pair) && now >= peer.health.paths->records[pair].announce_at) {
+                announce(peer, pair, now);
             }
         }
     });
@@ -85,8 +85,8 @@ Nanoseconds PathProbes::deadline() {
             if (is_asked(peer, pair)) {
                 next = std::min(next, peer.health.paths->records[pair].ask_at);
             }
-            if (is_told(peer, pair)) {
-                next = std::min(next, peer.health.paths->records[pair].tell_at);
+            if (is_announced(peer, pair)) {
+                next = std::min(next, peer.health.paths->records[pair].announce_at);
             }
         }
     });
@@ -198,14 +198,14 @@ bool PathProbes::send_probe(Peer& peer, std::size_t pair) {
     return sent;
 }
 
-void PathProbes::tell(Peer& peer, std::size_t pair, Nanoseconds now) {
+void PathProbes::announce(Peer& peer, std::size_t pair, Nanoseconds now) {
     PathRecord& record = peer.health.paths->records[pair];
     if (!sender_.can_ask(peer, pair)) {
-        paths_.report_told(peer, pair); // no message tells an address
+        paths_.report_announced(peer, pair); // no message tells an address
         return;
     }
-    record.tell_at = now + record.tell_every;
-    record.tell_every = std::min(record.tell_every * 2, kMost);
+    record.announce_at = now + record.announce_every;
+    record.announce_every = std::min(record.announce_every * 2, kMost);
     static_cast<void>(send_probe(peer, pair)); // else the next time
 }
 
@@ -268,7 +268,7 @@ void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const 
         if (record != nullptr && record->nonce == body.nonce) {
             static_cast<void>(sender_.send_probe(peer, pair, MessageType::probe_thanks, back));
             record->nonce = 0;
-            paths_.report_told(peer, pair);
+            paths_.report_announced(peer, pair);
             paths_.report_success(peer, pair);
         }
         break;

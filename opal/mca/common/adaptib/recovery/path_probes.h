@@ -94,9 +94,9 @@ private:
     bool is_asked(const Peer& peer, std::size_t pair) const;
     Nanoseconds lost_at(const Peer& peer) const;
     bool goes_on(Peer& peer, Nanoseconds now);
-    bool is_told(const Peer& peer, std::size_t pair) const;
+    bool is_announced(const Peer& peer, std::size_t pair) const;
     void ask(Peer& peer, std::size_t pair, Nanoseconds now);
-    void tell(Peer& peer, std::size_t pair, Nanoseconds now);
+    void announce(Peer& peer, std::size_t pair, Nanoseconds now);
     bool send_probe(Peer& peer, std::size_t pair);
     bool send_question(Peer& peer, std::size_t pair);
     bool is_ignored(const Peer& peer, PathRecord& record) const;

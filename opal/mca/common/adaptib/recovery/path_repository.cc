@@ -16,7 +16,7 @@ namespace {
 constexpr Nanoseconds kSecond{1'000'000'000};
 constexpr Nanoseconds kSettled = 10 * kSecond; // a path that was up for so long starts over
 constexpr Nanoseconds kFirstRest{50'000'000};
-constexpr Nanoseconds kTellFirst{50'000'000}; // thanks, or a question, may tell it sooner
+constexpr Nanoseconds kAnnounceFirst{50'000'000}; // thanks, or a question, may tell it sooner
 constexpr Nanoseconds kMostRest = 60 * kSecond;
 // A queue pair that carries nothing fails by timeouts, which take longer.
 constexpr Nanoseconds kTrial{100'000'000};
@@ -310,7 +310,7 @@ void PathRepository::note_trouble(Peer& peer) {
     const PeerPaths& paths = *peer.health.paths;
     const bool troubled =
         paths.not_up > 0 || std::any_of(paths.records.begin(), paths.records.end(),
-                                        [](const PathRecord& each) { return each.untold(); });
+                                        [](const PathRecord& each) { return each.unannounced(); });
     const bool linked = peer.health.troubled_link.linked();
     if (troubled && !linked) {
         troubled_.push_back(peer);
@@ -445,8 +445,8 @@ void PathRepository::rail_readdressed(std::uint32_t rail) {
         for (std::size_t pair = 0; pair < peer->contact.route.total; ++pair) {
             PathRecord& record = record_of(*peer, pair);
             if (peer->contact.route.pairs[pair].local == rail && record.worked) {
-                record.tell_every = kTellFirst;
-                record.tell_at = options_.clock->now() + record.tell_every;
+                record.announce_every = kAnnounceFirst;
+                record.announce_at = options_.clock->now() + record.announce_every;
                 record.nonce = 0;
             }
         }
@@ -454,13 +454,13 @@ void PathRepository::rail_readdressed(std::uint32_t rail) {
     }
 }
 
-void PathRepository::report_told(Peer& peer, std::size_t pair) {
+void PathRepository::report_announced(Peer& peer, std::size_t pair) {
     if (peer.health.paths == nullptr) {
         return;
     }
     for (std::size_t other = 0; other < peer.contact.route.total; ++other) {
         if (peer.contact.route.pairs[other].local == peer.contact.route.pairs[pair].local) {
-            peer.health.paths->records[other].tell_every = Nanoseconds{0};
+            peer.health.paths->records[other].announce_every = Nanoseconds{0};
         }
     }
     note_trouble(peer);

@@ -134,7 +134,7 @@ public:
     // A local rail has another address, which all peers have to be told.
     void rail_readdressed(std::uint32_t rail);
     // The peer knows the present address of the path's local rail.
-    void report_told(Peer& peer, std::size_t pair);
+    void report_announced(Peer& peer, std::size_t pair);
     // Reports lines that were left out. Called now and then.
     void run_timers();
     Nanoseconds deadline() const;
