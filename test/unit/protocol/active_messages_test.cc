@@ -115,14 +115,14 @@ protected:
     Completions completions;
     Losses losses{there.counters};
     NoSender no;
-    SendFlow flow{
-        0, {no, sender, no}, pool, completions, losses.events, losses.peers, there.counters};
     BackPressure back_pressure{kUnexpectedMost, flow, there.counters};
     EagerTuning tuning{there.clock, 0, there.counters};
     ActiveMessages sender{kMost,       flow,         back_pressure, tuning,
                           completions, losses.peers, there.counters};
     ActiveMessages receiver{kMost,       flow,         back_pressure, tuning,
                             completions, losses.peers, there.counters};
+    SendFlow flow{
+        0, {no, sender, no}, pool, completions, losses.events, losses.peers, there.counters};
     const Payload none = Payload(kCapacity);
     std::vector<std::unique_ptr<UserRequest>> requests;
     std::vector<Heard> heard;

@@ -118,14 +118,14 @@ protected:
                        losses.peers,
                        there.counters};
     NoSender none;
-    SendFlow flow{kThreshold,      {sends, none, rendezvous},
-                  receives.pool(), completions(),
-                  losses.events,   losses.peers,
-                  there.counters};
     Rendezvous rendezvous{{false, 1024, 2},
                           {flow, transfers, memory, completions(), losses.events},
                           losses.peers,
                           there.counters};
+    SendFlow flow{kThreshold,      {sends, none, rendezvous},
+                  receives.pool(), completions(),
+                  losses.events,   losses.peers,
+                  there.counters};
     UserRequest user{};
     UserRequest other{};
     bool complete = false;

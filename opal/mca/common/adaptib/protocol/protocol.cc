@@ -25,13 +25,13 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       eager_tuning_(*options.clock, options.active_eager, counters),
       sends_({flow_, rendezvous_, eager_tuning_, transfers_, memory_, receives_}, events, lost,
              counters),
-      flow_(options.connect_threshold, {sends_, active_, rendezvous_}, receives_.pool(),
-            receives_.completions(), events, lost, counters),
       active_(options.active_max, flow_, receives_.back_pressure(), eager_tuning_,
               receives_.completions(), lost, counters),
       disconnects_(flow_, receives_.back_pressure(), events),
       rendezvous_({options.put, options.block_bytes, options.block_depth, options.message},
-                  {flow_, transfers_, memory_, receives_.completions(), events}, lost, counters) {}
+                  {flow_, transfers_, memory_, receives_.completions(), events}, lost, counters),
+      flow_(options.connect_threshold, {sends_, active_, rendezvous_}, receives_.pool(),
+            receives_.completions(), events, lost, counters) {}
 
 void Protocol::end_lost_peers() {
     while (events_.any(PeerEvent::lost)) {

@@ -237,10 +237,10 @@ private:
     OneSidedOperations one_sided_;
     EagerTuning eager_tuning_;
     MessageSends sends_;
-    SendFlow flow_;
     ActiveMessages active_;
     Disconnects disconnects_;
     Rendezvous rendezvous_;
+    SendFlow flow_; // refers to senders among those before it
 };
 
 } // namespace adaptib
