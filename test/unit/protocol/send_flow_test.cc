@@ -123,7 +123,9 @@ TEST_F(Flow, WithoutRoomMessagesWaitInTheirOrder) {
     std::vector<Peer*> flushed;
     for (int pass = 0; pass < 1000 && ids.size() < sent; ++pass) {
         take();
-        flushed.insert(flushed.end(), flow.retry().begin(), flow.retry().end());
+        for (Peer* each : flow.retry()) {
+            flushed.push_back(each);
+        }
     }
     ASSERT_EQ(ids.size(), sent);
     for (std::uint64_t i = 0; i < sent; ++i) {
