@@ -8,5 +8,5 @@
 int main(int argc, char** argv) {
     using namespace adaptib::study;
     return channel_study("onetoall", "One rank sends to all others", Program::one_to_all,
-                         {-19, -24}, {{-33.5, -37.1}, {-30.7, -34.4}}, argc, argv);
+                         {-19, -24}, {{-33.5, -37.1}, {-26.9, -30.6}}, argc, argv);
 }

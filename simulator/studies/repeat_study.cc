@@ -8,5 +8,5 @@
 int main(int argc, char** argv) {
     using namespace adaptib::study;
     return channel_study("repeat", "One to all and all to one in turn", Program::repeat, {-21, -24},
-                         {{-28.3, -31.5}, {-21.4, -24.9}}, argc, argv);
+                         {{-30.6, -33.7}, {-24.1, -27.4}}, argc, argv);
 }
