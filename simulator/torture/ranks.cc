@@ -216,7 +216,7 @@ bool Ranks::goes_on(const Rank& rank) {
 }
 
 // The time of the next turn that the rank has by itself, after one; max: it waits for something.
-// What a device, a peer or a fault does later wakes it (Activity, fault::Wake).
+// Devices, peers and faults wake it when they do something (Activity, fault::Wake).
 Nanoseconds Ranks::sleeps_until(const Rank& rank) {
     if (computes(rank)) {
         return rank.away_until;

@@ -74,7 +74,7 @@ TEST_F(DeferredRelease, NotWhereNobodyAnswers) {
     }
 }
 
-// Where one word releases a slot, whatever its length, a reply need not go first.
+// A reply need not go first if one word releases a slot, whatever its length.
 TEST_F(DeferredRelease, NotWhereOneStoreReleasesASlot) {
     RingHabits habits = kDirties;
     habits.dirties = false;

@@ -25,10 +25,12 @@ constexpr Nanoseconds kLong{20'000'000'000};
 
 class Queue : public testing::Test {
 protected:
-    void SetUp() override {
+    void SetUp() override { create(64 * kKiB); }
+    // Makes the segment anew.
+    void create(Bytes queue_bytes) {
         SegmentOptions options;
         options.segment_max = 16 * kMiB;
-        options.queue_bytes = 64 * kKiB;
+        options.queue_bytes = queue_bytes;
         options.job_key = kJob;
         std::string error;
         ASSERT_TRUE(OwnSegment::create(options, segment_, error).ok()) << error;
@@ -178,13 +180,7 @@ TEST_F(Queue, FourProcessesAreEachInOrderAndWhole) {
 
 // A producer needs a descriptor to commit memory for the queue; here only the owner has one.
 TEST_F(Queue, AProducerWithoutADescriptorWaitsForTheOwnersMemory) {
-    SegmentOptions options;
-    options.segment_max = 16 * kMiB;
-    options.queue_bytes = 256 * kKiB;
-    options.job_key = kJob;
-    std::string error;
-    ASSERT_TRUE(OwnSegment::create(options, segment_, error).ok()) << error;
-    consumer_ = Consumer(segment_->base());
+    ASSERT_NO_FATAL_FAILURE(create(256 * kKiB));
     const auto peer = attach();
     rlimit before{};
     ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -219,13 +215,7 @@ TEST_F(Queue, AProducerWithoutADescriptorWaitsForTheOwnersMemory) {
 }
 
 TEST_F(Queue, MemoryThatWasRefusedIsAskedForAgain) {
-    SegmentOptions options;
-    options.segment_max = 16 * kMiB;
-    options.queue_bytes = 256 * kKiB;
-    options.job_key = kJob;
-    std::string error;
-    ASSERT_TRUE(OwnSegment::create(options, segment_, error).ok()) << error;
-    consumer_ = Consumer(segment_->base());
+    ASSERT_NO_FATAL_FAILURE(create(256 * kKiB));
     const auto peer = attach();
     Push answer = Push::no_memory;
     int asked = 0;

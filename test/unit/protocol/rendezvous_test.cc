@@ -128,6 +128,25 @@ protected:
     int send_failed() { return look(), sends_failed; }
     Bytes received() { return look(), bytes; }
     int receive_status() { return look(), status; } // -1: none has ended
+    // Takes the fragments that are sent until the send has ended, and returns what they bring.
+    // REQUIRES: they are for the receive 5.
+    std::vector<std::byte> take_fragments() {
+        std::vector<std::byte> arrived;
+        for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
+            flow.retry();
+            for (const Message& each : take()) {
+                if (each.header.type != MessageType::fragment) {
+                    ADD_FAILURE() << "a message of type " << static_cast<int>(each.header.type);
+                    return arrived;
+                }
+                const auto body = read_body<FragmentBody>(each.body.data());
+                EXPECT_EQ(body.receive_id, 5u);
+                EXPECT_EQ(body.offset, arrived.size());
+                arrived.insert(arrived.end(), each.body.begin() + sizeof body, each.body.end());
+            }
+        }
+        return arrived;
+    }
     // The peer sends the message in two fragments, full of that byte.
     void push(std::uint64_t receive_id, std::byte filled) {
         std::vector<std::byte> fragment(sizeof(FragmentBody) + kLength / 2, filled);
@@ -304,17 +323,7 @@ TEST_F(RendezvousTest, AskedForFragmentsTheSenderSendsThemAsThereIsRoom) {
     clear.receive_id = 5;
     clear.wanted = kLength;
     rendezvous->on_clear_to_send(*peer, kClearPush, clear);
-    std::vector<std::byte> arrived;
-    for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
-        flow.retry();
-        for (const Message& each : take()) {
-            ASSERT_EQ(each.header.type, MessageType::fragment);
-            const auto body = read_body<FragmentBody>(each.body.data());
-            EXPECT_EQ(body.receive_id, 5u);
-            EXPECT_EQ(body.offset, arrived.size());
-            arrived.insert(arrived.end(), each.body.begin() + sizeof body, each.body.end());
-        }
-    }
+    const std::vector<std::byte> arrived = take_fragments();
     EXPECT_EQ(arrived, data);
     EXPECT_EQ(sent(), 1);
 }
@@ -361,15 +370,7 @@ TEST_F(RendezvousTest, TheLastFragmentMayBeOneByte) {
     clear.receive_id = 5;
     clear.wanted = one_more;
     rendezvous->on_clear_to_send(*peer, kClearPush, clear);
-    Bytes arrived = 0;
-    for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
-        flow.retry();
-        for (const Message& each : take()) {
-            ASSERT_EQ(each.header.type, MessageType::fragment);
-            arrived += each.body.size() - sizeof(FragmentBody);
-        }
-    }
-    EXPECT_EQ(arrived, one_more);
+    EXPECT_EQ(take_fragments().size(), one_more);
     EXPECT_EQ(sent(), 1);
 }
 
@@ -554,15 +555,7 @@ TEST_F(RendezvousTest, WhatCannotBeWrittenIsSentInFragments) {
     clear.key_count = 2;
     rendezvous->on_clear_to_send(*peer, 0, clear);
     complete(used(), WorkStatus::memory_fault);
-    Bytes arrived = 0;
-    for (int pass = 0; pass < 100 && sent() == 0; ++pass) {
-        flow.retry();
-        for (const Message& each : take()) {
-            ASSERT_EQ(each.header.type, MessageType::fragment);
-            arrived += each.body.size() - sizeof(FragmentBody);
-        }
-    }
-    EXPECT_EQ(arrived, kLength);
+    EXPECT_EQ(take_fragments().size(), kLength);
     EXPECT_EQ(sent(), 1);
     EXPECT_EQ(send_failed(), 0);
 

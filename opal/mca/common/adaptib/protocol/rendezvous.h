@@ -92,7 +92,7 @@ public:
     void on_written(Peer& peer, const WrittenBody& body);
     void on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body);
 
-    // A connection has been asked for: it is coming, or there is none for now.
+    // The core has asked for a connection (Protocol::ask_for_connections).
     void on_requested(Peer& peer);
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
