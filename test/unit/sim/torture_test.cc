@@ -489,6 +489,40 @@ TEST(Programs, APeerLearnsAnAddressThoughThanksAreLost) {
               "");
 }
 
+// The only port of two processes got another address after their queue pairs were connected, and
+// before their connection was open: they sent over the old one until the last retry.
+TEST(Programs, AConnectionThatComesUpWhileItsPortMovesIsMadeAnew) {
+    EXPECT_EQ(failures("ranks 4\n"
+                       "endpoints 2 2\n"
+                       "schedule 60602441191002\n"
+                       "parameter connect partial\n"
+                       "parameter channel_policy dc_on_demand\n"
+                       "world machine connect-ib\n"
+                       "world lmc 1\n"
+                       "world failures 100\n"
+                       "world failure_pace 1\n"
+                       "world datagram_loss 0\n"
+                       "world address_changes 500\n"
+                       "2 send id=15 context=1 tag=2 at_once=1\n"
+                       "1 put id=22 peer=3 bytes=1\n"),
+              "");
+    EXPECT_EQ(failures("ranks 5\n"
+                       "endpoints 4 1\n"
+                       "schedule 236639147158383\n"
+                       "parameter channel_policy dc_on_demand\n"
+                       "world machine connect-ib\n"
+                       "world lmc 2\n"
+                       "world failures 100\n"
+                       "world failure_pace 1\n"
+                       "world datagram_loss 0\n"
+                       "world address_changes 500\n"
+                       "world one_thread 1\n"
+                       "4 send id=3 bytes=4033 at_once=1\n"
+                       "0 receive id=4 peer=4 bytes=1\n"
+                       "0 send id=17 at_once=1\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -25,6 +25,12 @@ bool is_incident(PathState was, PathState now, bool rail_down) {
     return !rail_down && !(was == PathState::failed && now == PathState::suspect);
 }
 
+// Returns true if queue pairs have been connected over addresses that may have changed since: those
+// of an answered request, too, whose repair begins when both sides have agreed.
+bool is_connected(const Peer& peer) {
+    return peer.session.repairable || peer.session.state == ConnectState::answered;
+}
+
 } // namespace
 
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
@@ -79,8 +85,8 @@ void PathReactions::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, 
 }
 
 // Takes a path that is up again into the connection. Repairs the connection without a path that has
-// failed, unless the adapter itself migrates to another path. A peer that is not repairable yet is
-// checked when its connection opens.
+// failed, unless the adapter itself migrates to another path. Queue pairs that are not connected
+// yet are looked at when the connection opens.
 void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                                     const std::string&) {
     if (peer.session.lost()) {
@@ -96,7 +102,7 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was,
     if (now == PathState::failed) {
         const bool used =
             pair < peer.lanes.subchannels.size() && peer.lanes.subchannels[pair].qp != nullptr;
-        if (used && peer.session.repairable &&
+        if (used && is_connected(peer) &&
             !rides_out(peer, pair, peer.contact.route.pairs[pair].local)) {
             parts_->connections.repairs().begin(peer);
         }
@@ -111,14 +117,11 @@ void PathReactions::on_path_line(const std::string& line) { message_(Severity::n
 // address: then the queue pairs just connected have the old one, and would wait for answers until
 // their last retry. Those of a request are connected when it is answered.
 void PathReactions::on_address_moved(Peer& peer, std::uint32_t remote_rail) {
-    const ConnectState state = peer.session.state;
-    const bool up = state == ConnectState::open || state == ConnectState::closing;
-    const bool connected = state == ConnectState::answered || (up && peer.session.repairable);
     const auto& all = peer.lanes.subchannels;
     const auto leads_there = [&](const Subchannel& subchannel) {
         return subchannel.qp != nullptr && subchannel.remote_rail == remote_rail;
     };
-    if (parts_->paths.on() && connected && std::any_of(all.begin(), all.end(), leads_there)) {
+    if (parts_->paths.on() && is_connected(peer) && std::any_of(all.begin(), all.end(), leads_there)) {
         parts_->connections.repairs().begin(peer);
     }
 }
