@@ -266,5 +266,36 @@ TEST_F(Probes, APeerWithoutAPathIsGivenUpAfterItsSilence) {
     EXPECT_EQ(partitions_.front(), 10s);
 }
 
+// What waits for it ends elsewhere. A time in the past would have a process that sleeps until the
+// next one poll for ever.
+TEST_F(Probes, AProcessThatHasEndedIsNotGivenUp) {
+    for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
+        paths_->report_failure(*peer_, pair, "no answer");
+    }
+    peer_->health.life.ended = true;
+    pass(12s, false);
+    EXPECT_TRUE(partitions_.empty());
+    EXPECT_GT(probes_->deadline(), world_.clock.now());
+}
+
+TEST_F(Probes, APathThatRestsCanBeAskedAtOnce) {
+    const auto fail_again = [this] {
+        paths_->report_success(*peer_, kPair);
+        paths_->report_failure(*peer_, kPair, "no answer");
+    };
+    for (int i = 0; i < 8; ++i) {
+        fail_again();
+    }
+    asked_.clear();
+    pass(5s, true);
+    EXPECT_TRUE(asked_.empty());
+    paths_->end_rests(*peer_);
+    pass(1ms, true);
+    EXPECT_EQ(asked_.size(), 1u);
+    paths_->end_rests(*peer_);
+    pass(1ms, true);
+    EXPECT_EQ(asked_.size(), 1u) << "it does not rest any more";
+}
+
 } // namespace
 } // namespace adaptib

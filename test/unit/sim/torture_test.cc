@@ -523,6 +523,33 @@ TEST(Programs, AConnectionThatComesUpWhileItsPortMovesIsMadeAnew) {
               "");
 }
 
+// Each of two processes did without one of their two paths for a while, and neither asked the
+// other one: they had no connection for seconds.
+TEST(Programs, PathsThatRestAreAskedIfTheProcessesHaveNoneInCommon) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 176048150254543\n"
+                       "parameter connect static\n"
+                       "parameter paths_per_port 2\n"
+                       "parameter unexpected_memory 1024\n"
+                       "world machine connect-ib\n"
+                       "world hosts 4\n"
+                       "world lmc 2\n"
+                       "world warp 585213\n"
+                       "world failures 20\n"
+                       "world failure_pace 10\n"
+                       "world datagram_loss 0\n"
+                       "world address_changes 500\n"
+                       "fault request_fails 300\n"
+                       "fault modify_fails 5\n"
+                       "fault completion_delayed 5\n"
+                       "fault send_refused 5\n"
+                       "fault until 2000\n"
+                       "0 send id=16 peer=1 context=1 tag=-7 bytes=122770 element=8 stride=15 at_once=1\n"
+                       "1 receive id=32 bytes=1\n"
+                       "0 send id=37 peer=1 bytes=42754 at_once=1\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -215,6 +215,7 @@ bool ConnectionReactions::goes_without(Peer& peer, bool told) {
     }
     if (none_in_common && !again) {
         UnconnectedPaths::forget(peer);
+        parts_->paths.end_rests(peer);
     }
     bool passes = false; // what datagrams are
     bool dead = false;

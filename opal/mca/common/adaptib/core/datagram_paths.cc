@@ -25,7 +25,7 @@ bool DatagramPaths::heard_over(const Peer& peer, std::size_t pair) {
 }
 
 Reach DatagramPaths::reach_of(const Peer& peer) const {
-    if (peer.health.life.ended || peer.health.life.left) {
+    if (peer.health.life.is_over()) {
         return Reach::ended;
     }
     if (reports_paths(peer) || peer.contact.datagram.handle == nullptr) {
@@ -58,7 +58,7 @@ void DatagramPaths::on_path_changed(Peer& peer, std::size_t pair, PathState now)
 }
 
 Status DatagramPaths::open(Peer& peer, std::size_t& pair) {
-    if (peer.health.life.ended || peer.health.life.left) {
+    if (peer.health.life.is_over()) {
         return Status::error(Reason::peer_gone);
     }
     Status status = Status::error(Reason::unreachable);

@@ -36,6 +36,8 @@ struct PeerSilence {
 };
 
 struct PeerLife {
+    bool is_over() const { return ended || left; }
+
     Nanoseconds alive{0};               // last time of any evidence
     Evidence evidence = Evidence::none; // the last
     bool ended = false; // its process has ended, says the runtime (recovery/ended_processes.h)

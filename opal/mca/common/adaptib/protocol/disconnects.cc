@@ -48,7 +48,7 @@ bool Disconnects::keep(Peer& peer) {
 // A disconnect that only one side has begun will never be over: the peer would wait for that of
 // this side, or begin its own when this process is gone.
 bool Disconnects::leave(Peer& peer) {
-    const bool over = peer.health.life.ended || peer.health.life.left || peer.session.lost();
+    const bool over = peer.health.life.is_over() || peer.session.lost();
     const bool reached = peer.contact.datagram.handle != nullptr || peer.contact.datagram.coming;
     const bool told = peer.ending.release == Release::left ||
                       (peer.ending.released() && !peer.session.disconnect_sent);

@@ -34,10 +34,12 @@ bool PathProbes::is_announced(const Peer& peer, std::size_t pair) const {
            !paths_.rail_down(peer.contact.route.pairs[pair].local);
 }
 
+// Nobody waits for a sign of life of a process that has ended; what waits for it ends elsewhere.
 Nanoseconds PathProbes::lost_at(const Peer& peer) const {
     Nanoseconds since{0};
-    return paths_.without_path(peer, since) ? options_.liveness->ends_at(peer, since)
-                                            : Nanoseconds::max();
+    return !peer.health.life.is_over() && paths_.without_path(peer, since)
+               ? options_.liveness->ends_at(peer, since)
+               : Nanoseconds::max();
 }
 
 // Returns false if the peer has been given up.

@@ -390,6 +390,15 @@ void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {
     }
 }
 
+void PathRepository::end_rests(Peer& peer) {
+    for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
+        PathRecord& record = record_of(peer, pair);
+        if (record.state == PathState::failed && record.interval.count() == 0) { // not asked yet
+            record.ask_at = std::min(record.ask_at, options_.clock->now());
+        }
+    }
+}
+
 void PathRepository::rail_failed(std::uint32_t rail, const std::string& why) {
     ADAPTIB_INVARIANT(rail < rail_down_.size(), "a port is of a rail", rail, rail_down_.size());
     if (!on() || rail_down_[rail]) {

@@ -127,6 +127,8 @@ public:
     // Gives the peer's subchannels other pairs of its route (peer/route.h). Returns false if they
     // are the same. REQUIRES: none of them has a queue pair.
     bool pair_anew(Peer& peer, std::span<const std::uint8_t> order);
+    // Failed paths that rest are asked now: both sides do without paths, and have none in common.
+    void end_rests(Peer& peer);
     // Changes all paths over a local rail. Restored ones have to be tried first: they are suspect,
     // and probed.
     void rail_failed(std::uint32_t rail, const std::string& why);
