@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Model of staged copies (protocol/intranode/staged_ends.h): both ends copy through a few units of
+// Model of staged copies (protocol/intranode/staged_copy.h): both ends copy through a few units of
 // staging memory, while the initiator may give up and copy the rest alone. Invariants:
 //   * once the initiator's end is over, what in_place() counts is in place, and all other data can
 //     be copied by the initiator alone;
@@ -13,7 +13,7 @@
 
 #include "base/copy.h"
 #include "model.h"
-#include "protocol/intranode/staged_ends.h"
+#include "protocol/intranode/staged_copy.h"
 
 // In place of base/copy.cc.
 void adaptib::copy_others(void* to, const void* from, std::size_t) {

@@ -544,7 +544,8 @@ TEST(Programs, PathsThatRestAreAskedIfTheProcessesHaveNoneInCommon) {
                        "fault completion_delayed 5\n"
                        "fault send_refused 5\n"
                        "fault until 2000\n"
-                       "0 send id=16 peer=1 context=1 tag=-7 bytes=122770 element=8 stride=15 at_once=1\n"
+                       "0 send id=16 peer=1 context=1 tag=-7 bytes=122770 element=8 stride=15 "
+                       "at_once=1\n"
                        "1 receive id=32 bytes=1\n"
                        "0 send id=37 peer=1 bytes=42754 at_once=1\n"),
               "");

@@ -235,7 +235,7 @@ struct OperateBody {
     std::uint32_t length; // 1..kMaxAssisted
 };
 
-// Cooperative copy (protocol/intranode/cooperative_copy.cc): the sender of this message reads the
+// Cooperative copy (protocol/intranode/synchronous_rma.cc): the sender of this message reads the
 // data from the receiver's memory, or writes it there, and both ends take part in the copy. The
 // receiver does nothing if the offer is over. It checks key, range and rights as an adapter would.
 struct CooperativeCopyBody {

@@ -5,7 +5,7 @@
 //                  the word of the ring's room (channel/ring_room.h);
 //                  in its second half what this process told last, if not inline
 //     answer slot  one line where the peer answers target-assisted operations
-//                  (protocol/intranode/target_assisted.cc), and the state of a cooperative copy;
+//                  (protocol/intranode/synchronous_rma.cc), and the state of a cooperative copy;
 //                  one with this process's offer of such a copy; if the peer can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring_layout.h);
 //                  maybe none
@@ -45,12 +45,13 @@ constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
     return number << 8 | static_cast<std::uint64_t>(state);
 }
 
-// The other word of the slot: data that both ends copy (protocol/intranode/cooperative_copy.cc), in
+// The other word of the slot: data that both ends copy (protocol/intranode/synchronous_rma.cc), in
 // units from its front and from its back. The end that advances a count owns the part it advanced
 // over; `done` counts the back units that the other end has copied, in that order.
 struct SharedWork {
     static constexpr std::uint32_t kMostUnits = 256;
     static constexpr Bytes kUnit = 16 * kKiB;
+    static constexpr Bytes kMostBytes = kMostUnits * kUnit;
     static constexpr std::uint32_t units_of(Bytes length) {
         return static_cast<std::uint32_t>((length + kUnit - 1) / kUnit);
     }
@@ -89,6 +90,14 @@ struct alignas(kCacheLine) AnswerSlot {
     // its own and does not look at its ring.
     alignas(kCacheLine) std::array<std::uint64_t, kOfferWords> offer;
 
+    enum class End : std::uint8_t { front, back };
+    struct Part {
+        Bytes offset = 0;
+        Bytes length = 0; // 0: nothing is left
+        std::uint32_t units = 0;
+    };
+
+    std::atomic_ref<std::uint64_t> assisted_word() { return std::atomic_ref(word); }
     std::atomic_ref<std::uint64_t> shared_word() { return std::atomic_ref(shared); }
     std::atomic_ref<std::uint64_t> moved_word() { return std::atomic_ref(moved); }
     // Owner. REQUIRES: the last offer is closed.
@@ -107,6 +116,9 @@ struct alignas(kCacheLine) AnswerSlot {
         return SharedWork::of(
             shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel));
     }
+    // Takes the next part for one end. Returns an empty part if nothing is left, or the offer is
+    // over.
+    Part take_part(std::uint64_t number, Bytes length, End end);
     // Peer: it could not copy the units that it has taken, and copies no more; or has copied them.
     // REQUIRES: it has taken units that are not done.
     void refuse_offer() {
@@ -131,6 +143,28 @@ struct alignas(kCacheLine) AnswerSlot {
     }
 };
 static_assert(sizeof(AnswerSlot) == 2 * kCacheLine);
+
+inline AnswerSlot::Part AnswerSlot::take_part(std::uint64_t number, Bytes length, End end) {
+    constexpr std::uint32_t kLeastPart = 8; // units; a system call for less is expensive
+    const std::uint32_t all = SharedWork::units_of(length);
+    std::uint64_t seen = shared_word().load(std::memory_order_acquire);
+    for (;;) {
+        SharedWork work = SharedWork::of(seen);
+        if (work.number != number || work.closed || work.front + work.back >= all) {
+            return {};
+        }
+        const std::uint32_t left = all - work.front - work.back;
+        const std::uint32_t least = std::min(std::max(all / 2, 1u), kLeastPart);
+        const std::uint32_t mine = std::max(left / 4, std::min(left, least));
+        const std::uint32_t first = end == End::front ? work.front : all - work.back - mine;
+        (end == End::front ? work.front : work.back) += mine;
+        if (shared_word().compare_exchange_weak(seen, work.word(), std::memory_order_acq_rel,
+                                                std::memory_order_acquire)) {
+            const Bytes offset = first * SharedWork::kUnit;
+            return {offset, std::min(mine * SharedWork::kUnit, length - offset), mine};
+        }
+    }
+}
 
 // Parts that a process offers besides the credit.
 struct RingParts {

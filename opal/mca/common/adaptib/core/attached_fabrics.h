@@ -6,7 +6,7 @@
 // order in which the process publishes them; opens the queues of each rail.
 // Ownership: owns the fabrics and the completion queues. Threads: one at a time.
 // May touch: base/, fabric/, channel/, peer/, recovery/, stats/, core/derived_options.h,
-//   core/environment.h, core/routes.h.
+//   core/core_environment.h, core/routes.h.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "channel/shared_queue_pairs.h"
 #include "core/attached_fabric.h"
-#include "core/environment.h"
+#include "core/core_environment.h"
 #include "core/routes.h"
 #include "fabric/fabric.h"
 #include "recovery/apm/migration_agent.h"

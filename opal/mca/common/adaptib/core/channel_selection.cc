@@ -24,7 +24,7 @@ void ChannelSelection::select_channels(Nanoseconds now) {
         const std::uint32_t messages = peer.messages();
         const std::uint32_t news = messages - peer.connection.activity.counted;
         peer.connection.activity.counted = messages;
-        const bool open = peer.session.state == ConnectState::open;
+        const bool open = peer.session.is_open();
         const bool may_be =
             open || now >= peer.connection.activity.own_after; // else it was refused recently
         if (news > 0) {
@@ -85,14 +85,14 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
             peer->ending.released()) {
             continue;
         }
-        const bool shares = peer->session.state == ConnectState::open && peer->connection.shared;
+        const bool shares = peer->session.is_open() && peer->connection.shared;
         const bool may_have = now >= peer->connection.activity.own_after &&
                               !(shares && peer->connection.activity.asks_itself);
         const bool upgrade = shares && free > 0;
         if (may_have && (peer->connection.activity.chosen || upgrade)) {
             free -= upgrade ? 1 : 0;
             connections_.set_preference(*peer, SharingPreference::own);
-        } else if (peer->session.state == ConnectState::idle && shall_share(*peer) &&
+        } else if (peer->session.is_idle() && shall_share(*peer) &&
                    connections_.sharing().may_share(*peer)) {
             if (connections_.sharing().has_room()) {
                 connections_.set_preference(*peer, SharingPreference::shared);
@@ -102,7 +102,7 @@ void ChannelSelection::connect_selected(const std::vector<std::uint64_t>& talkin
         }
     }
     connections_.limit().for_each([&](Peer& peer) { // makes room for the next period
-        if (waiting > 0 && peer.connection.shared && peer.session.state == ConnectState::open &&
+        if (waiting > 0 && peer.connection.shared && peer.session.is_open() &&
             !peer.connection.activity.chosen && !shall_share(peer)) {
             --waiting;
             connections_.close_if_unused(peer);
@@ -136,9 +136,9 @@ void ChannelSelection::promote(Peer& peer) {
         return;
     }
     const bool shares = connections_.sharing().may_share(peer);
-    if (peer.session.state == ConnectState::idle && shares) {
+    if (peer.session.is_idle() && shares) {
         connections_.set_preference(peer, SharingPreference::shared);
-    } else if (peer.session.state == ConnectState::open && peer.connection.shared) {
+    } else if (peer.session.is_open() && peer.connection.shared) {
         connections_.set_preference(peer, SharingPreference::own);
     } else {
         connections_.request(peer);
@@ -146,7 +146,7 @@ void ChannelSelection::promote(Peer& peer) {
 }
 
 void ChannelSelection::demote(Peer& peer) {
-    if (peer.session.state == ConnectState::open && !peer.connection.shared &&
+    if (peer.session.is_open() && !peer.connection.shared &&
         connections_.sharing().may_share(peer)) {
         connections_.set_preference(peer, SharingPreference::shared);
     } else {

@@ -42,7 +42,7 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
     parts_->protocol.on_unconnected(peer);
     give_up_if_in_vain(peer);
     // Blocks of a message that has begun ask for no connection by themselves.
-    if (peer.session.state == ConnectState::idle && !peer.connection.wanted_link.linked() &&
+    if (peer.session.is_idle() && !peer.connection.wanted_link.linked() &&
         parts_->protocol.waits_for_connection(peer)) {
         parts_->connections.limit().wait(peer, peer.connection.without.until);
     }
@@ -52,7 +52,7 @@ void ConnectionReactions::on_unconnected(Peer& peer) {
 void ConnectionReactions::on_connect_failed(Peer& peer, Status status, const std::string& what) {
     note(TraceKind::connect_end, peer, peer.contact.name);
     if (peer.ending.failure.empty() && parts_->protocol.leaves(peer)) {
-        peer.session.state = peer.session.lost() ? ConnectState::idle : peer.session.state;
+        peer.session.forget_loss();
         return;
     }
     std::string why;

@@ -40,7 +40,7 @@ std::string weights_report(const PeerDirectory& directory, const PathRepository&
         if (all[0] + all[1] + all[2] + measured == 0 || ++peers > kMostPeers) {
             return;
         }
-        const bool connected = peer.session.state == ConnectState::open;
+        const bool connected = peer.session.is_open();
         for (std::uint32_t i = 0; i < peer.contact.route.count; ++i) {
             text += "  path " + paths.path_text(peer, i) + " of process " +
                     rank_text(peer.contact.name) + ":";

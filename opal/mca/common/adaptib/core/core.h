@@ -37,8 +37,8 @@
 
 #include "base/parameters.h"
 #include "base/status.h"
+#include "core/core_environment.h"
 #include "core/core_parts.h"
-#include "core/environment.h"
 #include "fabric/fabric.h"
 #include "stats/peer_traffic.h"
 

@@ -21,8 +21,7 @@ bool stores_credit(const Peer& peer) {
 void CreditReturn::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.lanes.subchannels[connections_.chosen_subchannel(peer)];
     if (subchannel.qp == nullptr || peer.control.migration.paused ||
-        peer.session.state == ConnectState::repairing ||
-        peer.session.state == ConnectState::requested) {
+        (peer.session.connecting() && !peer.session.is_answered())) {
         return; // the credit will use another queue pair; a new ring begins with new counts
     }
     const bool beside = peer.in.credit_work.under_way();

@@ -179,8 +179,7 @@ void FabricEvents::on_device_restored(AttachedFabric& attached, std::uint32_t ra
 void FabricEvents::fail_peers_on(std::uint32_t rail) {
     const std::string& name = parts_.rails[rail]->info().name;
     parts_.peers.for_each([&](Peer& peer) {
-        const bool connected =
-            peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
+        const bool connected = peer.session.connected();
         const std::size_t chosen = connected ? parts_.connections.chosen_subchannel(peer) : 0;
         const bool ring =
             connected && peer.lanes.subchannels[chosen].local_rail == rail &&

@@ -9,7 +9,7 @@ void IdleRings::shrink(Peer& peer) {
     if (peer.out.ring != nullptr) { // memory that was once refused may be available now
         peer.out.ring_capacity = peer.out.ring->most();
     }
-    if (!peer.in.ring.has_value() || peer.session.state != ConnectState::open) {
+    if (!peer.in.ring.has_value() || !peer.session.is_open()) {
         return;
     }
     const std::uint64_t seen = std::exchange(peer.in.ring_seen, peer.in.ring->consumed());

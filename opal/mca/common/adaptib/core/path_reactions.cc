@@ -25,12 +25,6 @@ bool is_incident(PathState was, PathState now, bool rail_down) {
     return !rail_down && !(was == PathState::failed && now == PathState::suspect);
 }
 
-// Returns true if queue pairs have been connected over addresses that may have changed since: those
-// of an answered request, too, whose repair begins when both sides have agreed.
-bool is_connected(const Peer& peer) {
-    return peer.session.repairable || peer.session.state == ConnectState::answered;
-}
-
 } // namespace
 
 // A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
@@ -102,7 +96,7 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was,
     if (now == PathState::failed) {
         const bool used =
             pair < peer.lanes.subchannels.size() && peer.lanes.subchannels[pair].qp != nullptr;
-        if (used && is_connected(peer) &&
+        if (used && peer.session.may_be_repaired() &&
             !rides_out(peer, pair, peer.contact.route.pairs[pair].local)) {
             parts_->connections.repairs().begin(peer);
         }
@@ -121,7 +115,8 @@ void PathReactions::on_address_moved(Peer& peer, std::uint32_t remote_rail) {
     const auto leads_there = [&](const Subchannel& subchannel) {
         return subchannel.qp != nullptr && subchannel.remote_rail == remote_rail;
     };
-    if (parts_->paths.on() && is_connected(peer) && std::any_of(all.begin(), all.end(), leads_there)) {
+    if (parts_->paths.on() && peer.session.may_be_repaired() &&
+        std::any_of(all.begin(), all.end(), leads_there)) {
         parts_->connections.repairs().begin(peer);
     }
 }

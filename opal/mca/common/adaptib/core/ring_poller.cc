@@ -40,7 +40,7 @@ bool acceptable(const MessageHeader& header, const std::byte* body) {
 bool takes_credit(const Peer& peer) {
     const bool needs = !peer.ending.disconnect_received ||
                        (peer.transfers.users > 0 && !peer.session.disconnect_sent);
-    return needs && peer.session.state != ConnectState::closing && !peer.session.lost();
+    return needs && !peer.session.is_closing() && !peer.session.lost();
 }
 
 } // namespace

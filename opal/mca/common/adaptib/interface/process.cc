@@ -19,7 +19,7 @@
 #include "base/process_name.h"
 #include "base/text_file.h"
 #include "core/derived_options.h"
-#include "core/open_fabrics.h"
+#include "core/fabrics_wanted.h"
 #include "interface/handle.h"
 #include "interface/output_directory.h"
 #include "stats/live_counters.h"
@@ -322,7 +322,7 @@ int Process::open_endpoint(opal_common_adaptib_core& made, std::string& text) {
         wanted.first = &endpoints_.front()->core->nearest_fabric();
     }
     std::unique_ptr<Core> core;
-    Status status = open_fabrics(wanted, fabrics, left_out, text);
+    Status status = wanted.open(fabrics, left_out, text);
     if (status.ok()) {
         Core::Environment environment;
         environment.self = endpoint_name(environment_.self, made.index);

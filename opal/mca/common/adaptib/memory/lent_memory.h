@@ -5,7 +5,7 @@
 // Purpose: where peers can reach all of a process's memory, a registration for a transfer costs
 // nothing and says nothing, so a copy into or out of such memory has to let the system check that
 // it is mapped. The user of the BTL has promised that, from registration to deregistration: memory
-// that is listed here is copied by the processor alone (protocol/intranode/staged.cc).
+// that is listed here is copied by the processor alone (protocol/intranode/synchronous_rma.cc).
 // Ownership: the list refers to ranges that their users own.
 // Threads: one at a time, under the core's lock.
 // May touch: base/.

@@ -2,7 +2,7 @@
 // AssistChoices: whether small one-sided operations on a peer are direct or target-assisted.
 //
 // Purpose: one choice for the atomics, and one for each size of puts and gets
-// (protocol/intranode/target_assisted.cc).
+// (protocol/intranode/synchronous_rma.cc).
 // Ownership: belongs to the Peer. Threads: one at a time (the core's lock).
 // May touch: base/, schedule/.
 #pragma once

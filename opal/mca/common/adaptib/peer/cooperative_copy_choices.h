@@ -17,7 +17,7 @@
 namespace adaptib {
 
 // Ways to copy long data: by the beginning end alone, by both ends, a part each, or by both ends
-// through staging memory (protocol/intranode/cooperative_copy.cc). Chosen by pattern, since the
+// through staging memory (protocol/intranode/synchronous_rma.cc). Chosen by pattern, since the
 // other end does different things meanwhile, and since a store into a line that another processor
 // had last may cost much more than a load; and by size, from 64 KiB to 4 MiB, each twice the last.
 struct CooperativeCopyChoices {

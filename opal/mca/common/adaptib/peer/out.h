@@ -38,21 +38,28 @@ struct PeerOut {
 
 // State that decides whether a message may go now, and its number.
 struct PeerSession {
+    bool is_idle() const { return state == ConnectState::idle; }
+    bool is_answered() const { return state == ConnectState::answered; }
+    bool is_open() const { return state == ConnectState::open; } // operations can be posted
+    bool is_closing() const { return state == ConnectState::closing; }
+    bool is_repairing() const { return state == ConnectState::repairing; }
     // Returns true while both sides agree on a connection. The peer may write already, and so have
     // credit returned.
-    bool in_handshake() const {
-        return state == ConnectState::requested || state == ConnectState::answered;
-    }
+    bool in_handshake() const { return state == ConnectState::requested || is_answered(); }
     // Returns true while there is a connection, which may be closing.
-    bool connected() const { return state == ConnectState::open || state == ConnectState::closing; }
+    bool connected() const { return is_open() || is_closing(); }
     // Returns true while a connection is coming up, or being repaired.
-    bool connecting() const { return in_handshake() || state == ConnectState::repairing; }
-    bool lost() const { return state == ConnectState::failed; }
+    bool connecting() const { return in_handshake() || is_repairing(); }
+    // Returns true if queue pairs are connected over addresses that may change. The repair of those
+    // of an answered request begins when both sides have agreed.
+    bool may_be_repaired() const { return repairable || is_answered(); }
     // The peer is lost: nothing goes to it from now on.
+    bool lost() const { return state == ConnectState::failed; }
     void lose(Counters& counters) {
         counters.connections_open -= connected() ? 1 : 0;
         state = ConnectState::failed;
     }
+    void forget_loss() { state = lost() ? ConnectState::idle : state; }
 
     std::uint32_t next_send = 0; // number of the next message
     ConnectState state = ConnectState::idle;

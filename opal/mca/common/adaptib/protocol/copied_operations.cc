@@ -39,7 +39,7 @@ Status CopiedOperations::start(Peer& peer, const opal_common_adaptib_one_sided_t
     ++peer.transfers.rma_operations;
     TransferPlan& rma = copied.rma;
     rma.describe(operation, opcode);
-    rma.keys.found = peer.session.state == ConnectState::open;
+    rma.keys.found = peer.session.is_open();
     rma.local = copied.block->data();
     rma.registration = &copied.block->registration;
     completions_.begin(user);

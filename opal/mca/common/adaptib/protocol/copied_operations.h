@@ -3,8 +3,7 @@
 // since locked memory is limited (memory/exposed_memory.h).
 //
 // Purpose: the data goes block by block through staging memory. Each operation holds one block
-// until it ends. Rendezvous does the same by its way for data that is not contiguous (read.cc,
-// packed_source.cc).
+// until it ends. Rendezvous does the same by its way for data that is not contiguous.
 // Ownership: owns the operations under way; refers to all else.
 // Threads: one at a time (the core's lock).
 // May touch: base/, memory/, peer/, common_adaptib.h, completions.h, flush_epochs.h,

@@ -128,7 +128,7 @@ Status OneSidedOperations::start(Peer& peer, const opal_common_adaptib_one_sided
     ++peer.transfers.users;
     ++peer.transfers.rma_operations;
     rma.describe(operation, opcode_of(operation.operation));
-    rma.keys.found = peer.session.state == ConnectState::open;
+    rma.keys.found = peer.session.is_open();
     rma.keys.asked = !may_ask;
     rma.registration = region;
     completions_.begin(user);

@@ -19,9 +19,7 @@
 //     transfer_engine.h      posts the stripes of transfers (transfer.h), and sees them complete
 //     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     intranode/             operations of two processes of a host that end within the initiator's
-//                            call: SynchronousRma is the initiator's side, RmaTarget the target's;
-//                            target_assisted.cc, cooperative_copy.cc (both ends copy a part of long
-//                            data), staged.cc (long data goes through staging memory)
+//                            call: SynchronousRma is the initiator's side, RmaTarget the target's
 //     tagged_receives.h      receives, and the tagged messages that arrive for them
 //     eager_tuning.h         learns the eager limits, and which way a stream takes
 //     gathered_sends.h       eager messages without a copy, from buffers that are sent often

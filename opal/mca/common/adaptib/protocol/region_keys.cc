@@ -47,7 +47,7 @@ Status RegionKeys::find(const Peer& peer, const opal_common_adaptib_one_sided_t&
     if (!sees_regions(peer) || remote.bytes == 0) {
         return covers(remote, operation) ? kOk : Status::error(Reason::bad_key);
     }
-    if (peer.session.state != ConnectState::open) {
+    if (!peer.session.is_open()) {
         return kOk; // keys are looked up once there is a connection
     }
     const RemoteRange range{operation.remote_address, operation.bytes, access_of(remote.access)};

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rendezvous: an RTS (`rendezvous`) is sent, or is matched; who moves the data, and how; how it
-// ends.
 #include "protocol/rendezvous.h"
 
 #include <algorithm>
 
 namespace adaptib {
+
+namespace {
+
+constexpr int kFragmentsInARow = 8; // then the peer's other pending sends have their turn
+
+} // namespace
+
+// -------------------------------------------------------------------------------------------------
+// A message is announced (an RTS), or is matched; who moves the data, and how; how it ends
 
 Rendezvous::~Rendezvous() {
     sends_.for_each([](SendTransfer* transfer) { delete transfer; });
@@ -87,7 +94,7 @@ void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveReques
     note_event(counters_.trace, TraceKind::long_receive,
                {.peer = peer.contact.name, .id = transfer->id, .value = wanted});
     ++peer.transfers.users;
-    const bool open = peer.session.state == ConnectState::open;
+    const bool open = peer.session.is_open();
     if (peer.session.connected() && (!open || peer.transfers.yields)) {
         ask_for_fragments(*transfer);
     } else if (open) {
@@ -154,7 +161,7 @@ template <typename F> void Rendezvous::for_each_undecided(Peer& peer, F&& f) {
 void Rendezvous::on_requested(Peer& peer) {
     if (!peer.session.connecting()) {
         for_each_undecided(peer, [&](ReceiveTransfer& each) { ask_for_fragments(each); });
-        if (peer.session.state == ConnectState::idle && peer.connection.without.times > 0) {
+        if (peer.session.is_idle() && peer.connection.without.times > 0) {
             withdraw_transfers(peer); // it goes without a connection
         }
         return;
@@ -169,7 +176,7 @@ void Rendezvous::on_requested(Peer& peer) {
 
 void Rendezvous::on_connected(Peer& peer) {
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
-        if (transfer.peer.session.state == ConnectState::open) {
+        if (transfer.peer.session.is_open()) {
             if (transfer.memory == nullptr) { // the peer has asked for the connection
                 register_receive(transfer);
             }
@@ -389,6 +396,419 @@ void Rendezvous::fail(Peer& peer) {
         }
     });
     for (ReceiveTransfer* transfer : receives) {
+        end_receive(*transfer);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// The receiver reads: straight into the user's buffer, or block by block to unpack
+
+void Rendezvous::start_read(ReceiveTransfer& transfer) {
+    TransferPlan& rma = transfer.rma;
+    rma.opcode = Opcode::read;
+    rma.op_kind = transfer.source.op_kind;
+    rma.local = transfer.local;
+    rma.registration = transfer.memory;
+    rma.remote = transfer.source.address;
+    rma.remote_key_count = transfer.source.key_count;
+    rma.keys.epoch = transfer.source.key_epoch;
+    std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), rma.remote_keys);
+    rma.length = transfer.wanted;
+    transfers_.start_transfer(transfer);
+}
+
+// True if the system could not reach the memory of one end: pages that a signal handler opens at
+// the first access, say. Each end's processor then copies its own buffer, which its user has
+// promised to be there; no address that a peer names is touched so.
+bool Rendezvous::needs_processors(const Transfer& transfer) {
+    return transfer.rma.failure == TransferFailure::fault && !transfer.peer.session.lost();
+}
+
+void Rendezvous::on_read(ReceiveTransfer& transfer) {
+    if (!transfer.failed && needs_processors(transfer)) [[unlikely]] {
+        ask_for_fragments(transfer);
+        return;
+    }
+    transfer.failed = transfer.failed || transfer.rma.failed;
+    transfer.received = transfer.wanted;
+    end_receive(transfer);
+}
+
+// Takes memory for as many blocks as can be under way at a time. Returns false if there is none.
+bool Rendezvous::take_blocks(ReceiveTransfer& transfer) {
+    if (transfer.memory != nullptr) {
+        return true; // the data needs no unpacking
+    }
+    StagingPool& pool = staging(transfer.peer);
+    const bool known =
+        transfer.source.kind == SourceKind::direct; // else the sender decides how long blocks are
+    const std::size_t all = (transfer.wanted + options_.block_bytes - 1) / options_.block_bytes;
+    transfer.spare.resize(known ? std::min(all, options_.block_depth) : options_.block_depth);
+    for (std::unique_ptr<StagingBlock>& block : transfer.spare) {
+        if (!pool.take(block).ok()) {
+            give_blocks(transfer);
+            return false;
+        }
+    }
+    return true;
+}
+
+void Rendezvous::give_blocks(ReceiveTransfer& transfer) {
+    for (std::unique_ptr<StagingBlock>& block : transfer.spare) {
+        if (block != nullptr) {
+            staging(transfer.peer).give(std::move(block));
+        }
+    }
+    transfer.spare.clear();
+}
+
+// Keeps up to block_depth blocks under way.
+void Rendezvous::start_block_reads(ReceiveTransfer& transfer) {
+    const RendezvousBody source = transfer.source;
+    const std::uint64_t id = transfer.id;
+    // A block that cannot be read may end the transfer.
+    while (receives_.find(id) != nullptr && !transfer.failed &&
+           transfer.active.size() < options_.block_depth && transfer.started < transfer.wanted) {
+        const Bytes length = std::min(options_.block_bytes, transfer.wanted - transfer.started);
+        const Bytes offset = transfer.started;
+        transfer.started += length;
+        start_block_read(transfer, offset, length, source.address + offset, source.keys,
+                         source.key_count, source.key_epoch, 0);
+    }
+}
+
+// Reads [offset, offset + length) of the stream from `remote`. REQUIRES: fewer than block_depth
+// blocks are under way.
+void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
+                                  std::uint64_t remote, const std::uint32_t* keys,
+                                  std::uint32_t key_count, std::uint8_t key_epoch,
+                                  std::uint32_t remote_block) {
+    transfer.active.push_back(
+        std::make_unique<BlockRead>(*this, transfers_, transfer.peer, transfer));
+    BlockRead* block = transfer.active.back().get();
+    block->offset = offset;
+    block->length = length;
+    block->remote_block = remote_block;
+    TransferPlan& rma = block->rma;
+    rma.opcode = Opcode::read;
+    rma.op_kind = transfer.source.op_kind;
+    rma.remote = remote;
+    rma.remote_key_count = key_count;
+    rma.keys.epoch = key_epoch;
+    std::copy_n(keys, kMaxRails, rma.remote_keys);
+    rma.length = length;
+    if (transfer.memory != nullptr) {
+        rma.local = transfer.local + offset;
+        rma.registration = transfer.memory;
+    } else {
+        block->memory = std::move(transfer.spare.back());
+        transfer.spare.pop_back();
+        rma.local = block->memory->data();
+        rma.registration = &block->memory->registration;
+    }
+    transfers_.start_transfer(*block);
+}
+
+// Reads a block again that could not be read into the user's buffer, to be copied there. Returns
+// false if there is no memory for it.
+bool Rendezvous::read_aside(BlockRead& block) {
+    std::vector<std::unique_ptr<StagingBlock>>& spare = block.transfer.spare;
+    if (!spare.empty()) {
+        block.memory = std::move(spare.back());
+        spare.pop_back();
+    } else if (!staging(block.peer).take(block.memory).ok()) {
+        return false;
+    }
+    block.rma.begin_again();
+    block.rma.failed = false;
+    block.rma.failure = TransferFailure::path;
+    block.rma.local = block.memory->data();
+    block.rma.registration = &block.memory->registration;
+    transfers_.start_transfer(block);
+    return true;
+}
+
+void Rendezvous::on_block_read(BlockRead& block) {
+    ReceiveTransfer& transfer = block.transfer;
+    const bool own = block.memory == nullptr; // the user's buffer
+    if (!transfer.failed && needs_processors(block)) [[unlikely]] {
+        if (own && read_aside(block)) {
+            return;
+        }
+        if (!own && transfer.mode == ReceiveTransfer::Mode::read_blocks) {
+            transfer.rma.failure = TransferFailure::fault;
+        }
+    }
+    const bool begins_again = transfer.rma.failure == TransferFailure::fault;
+    transfer.failed = transfer.failed || (block.rma.failed && !begins_again);
+    if (!transfer.failed && !block.rma.failed) {
+        if (block.memory != nullptr) {
+            ++counters_.blocks_packed;
+            const Status status =
+                scatter(transfer.request->data, block.offset, block.memory->data(), block.length);
+            transfer.failed = !status.ok();
+        }
+        transfer.received += block.length;
+        if (transfer.mode == ReceiveTransfer::Mode::packed) {
+            const BlockDoneBody body{transfer.source.send_id, block.remote_block, 0};
+            flow_.send_control(transfer.peer, MessageType::block_done, &body, sizeof body);
+        }
+    }
+    if (block.memory != nullptr) {
+        transfer.spare.push_back(std::move(block.memory));
+    }
+    std::erase_if(transfer.active, [&](const auto& each) { return each.get() == &block; });
+    if (!transfer.failed && needs_processors(transfer)) [[unlikely]] {
+        if (transfer.active.empty()) {
+            transfer.received = 0;
+            ask_for_fragments(transfer);
+        }
+    } else if (transfer.failed ? transfer.active.empty() : transfer.received == transfer.wanted) {
+        end_receive(transfer);
+    } else if (transfer.mode == ReceiveTransfer::Mode::read_blocks) {
+        start_block_reads(transfer);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// The sender packs non-contiguous data block by block; the receiver reads and releases each block
+
+// Fills and announces every free block, while there is data left. Without memory for any block, the
+// message goes in fragments.
+void Rendezvous::pack_blocks(SendTransfer& transfer) {
+    const auto blocks = static_cast<std::uint32_t>(transfer.blocks.size());
+    for (std::uint32_t i = 0; i < blocks && transfer.announced < transfer.wanted; ++i) {
+        if (transfer.blocks[i].length == 0 && !pack_block(transfer, i)) {
+            break;
+        }
+    }
+    const bool any_busy = std::any_of(transfer.blocks.begin(), transfer.blocks.end(),
+                                      [](const auto& block) { return block.length > 0; });
+    if (!any_busy && transfer.blocks[0].memory == nullptr) {
+        start_fragments(transfer);
+    } else if (!any_busy) {
+        options_.message(Severity::failure,
+                         "A message could not be sent, since its data type cannot be packed.");
+        Peer& peer = transfer.peer;
+        const WrittenBody given_up{transfer.receive_id, 0};
+        end_send(transfer, true);
+        flow_.send_control(peer, MessageType::written, &given_up, sizeof given_up);
+    }
+}
+
+// Returns false if nothing could be packed. May pack more than is wanted, since a packer stops at
+// the end of an element; the excess is not announced.
+bool Rendezvous::pack_block(SendTransfer& transfer, std::uint32_t index) {
+    SendTransfer::Block& block = transfer.blocks[index];
+    if (block.memory == nullptr && !staging(transfer.peer).take(block.memory).ok()) {
+        return false;
+    }
+    const Data& data = transfer.request->data;
+    const Bytes packed =
+        gather_some(data, transfer.packed, block.memory->data(),
+                    std::min<Bytes>(transfer.block_bytes, data.bytes - transfer.packed));
+    if (packed == 0) {
+        return false;
+    }
+    ++counters_.blocks_packed;
+    block.length = std::min(packed, transfer.wanted - transfer.announced);
+    BlockBody body{};
+    body.receive_id = transfer.receive_id;
+    body.offset = transfer.announced;
+    body.address = reinterpret_cast<std::uintptr_t>(block.memory->data());
+    body.length = static_cast<std::uint32_t>(block.length);
+    body.block = index;
+    body.key_count = block.memory->registration.key_count();
+    body.key_epoch = transfers_.key_epoch();
+    block.memory->registration.copy_remote_keys(body.keys);
+    transfer.packed += packed;
+    transfer.announced += block.length;
+    flow_.send_control(transfer.peer, MessageType::block, &body, sizeof body);
+    return true;
+}
+
+void Rendezvous::on_block(Peer& peer, const BlockBody& body) {
+    ReceiveTransfer* transfer = receives_.find(body.receive_id);
+    if (transfer == nullptr || &transfer->peer != &peer ||
+        transfer->mode != ReceiveTransfer::Mode::packed || body.offset != transfer->started ||
+        body.length > transfer->wanted - transfer->started ||
+        (transfer->memory == nullptr &&
+         (body.length > options_.block_bytes || transfer->spare.empty()))) {
+        ++counters_.bad_packets;
+        return;
+    }
+    transfer->started += body.length;
+    start_block_read(*transfer, body.offset, body.length, body.address, body.keys, body.key_count,
+                     body.key_epoch, body.block);
+}
+
+void Rendezvous::on_block_done(Peer& peer, const BlockDoneBody& body) {
+    SendTransfer* transfer = sends_.find(body.send_id);
+    if (transfer == nullptr || &transfer->peer != &peer || body.block >= transfer->blocks.size() ||
+        transfer->blocks[body.block].length == 0) {
+        ++counters_.bad_packets;
+        return;
+    }
+    transfer->delivered += transfer->blocks[body.block].length;
+    transfer->blocks[body.block].length = 0;
+    if (transfer->delivered == transfer->wanted) {
+        end_send(*transfer, false);
+    } else {
+        pack_blocks(*transfer);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// The sender writes into the receiver's buffer and says when all of it is there (put)
+
+void Rendezvous::start_write(SendTransfer& transfer) {
+    TransferPlan& rma = transfer.rma;
+    rma.opcode = Opcode::write;
+    rma.local = transfer.local;
+    rma.registration = transfer.memory;
+    rma.length = transfer.wanted;
+    rma.op_kind = transfer.request->op_kind;
+    transfers_.start_transfer(transfer);
+}
+
+// A write's completion means that its data is in the receiver's memory, on every rail.
+void Rendezvous::on_write_done(SendTransfer& transfer) {
+    if (needs_processors(transfer)) [[unlikely]] {
+        start_fragments(transfer);
+        return;
+    }
+    Peer& receiver = transfer.peer;
+    const bool written = !transfer.rma.failed;
+    const WrittenBody body{transfer.receive_id, transfer.wanted};
+    end_send(transfer, !written);
+    if (written) {
+        flow_.send_control(receiver, MessageType::written, &body, sizeof body);
+    }
+}
+
+// Fewer bytes than wanted: the sender has given up.
+void Rendezvous::on_written(Peer& peer, const WrittenBody& body) {
+    ReceiveTransfer* transfer = receives_.find(body.receive_id);
+    const bool whole = transfer != nullptr && body.bytes == transfer->wanted;
+    if (transfer == nullptr || &transfer->peer != &peer ||
+        (transfer->mode != ReceiveTransfer::Mode::written &&
+         (whole || (transfer->mode != ReceiveTransfer::Mode::packed &&
+                    transfer->mode != ReceiveTransfer::Mode::pushed)))) {
+        ++counters_.bad_packets;
+        return;
+    }
+    transfer->failed = transfer->failed || !whole;
+    transfer->sender_ended = true;
+    if (transfer->active.empty()) {
+        end_receive(*transfer);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// Fragments: the way of a message if there is no connection and no room for one, no memory to pack
+// into or unpack from, or if the system cannot reach the buffer of one end. The receiver asks for
+// fragments (kClearPush), or the sender finds that it has to send them. Fragments go among the
+// sender's other messages, over the same channel.
+
+void Rendezvous::ask_for_fragments(ReceiveTransfer& transfer) {
+    if (transfer.undecided_link.linked()) {
+        undecided_.remove(transfer);
+    }
+    transfer.mode = ReceiveTransfer::Mode::pushed;
+    ClearBody clear{};
+    clear.send_id = transfer.source.send_id;
+    clear.receive_id = transfer.id;
+    clear.wanted = transfer.wanted;
+    flow_.send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear, kClearPush);
+}
+
+void Rendezvous::start_fragments(SendTransfer& transfer) {
+    transfer.pushing = true;
+    transfer.packed = transfer.announced = 0;
+    flow_.stall(transfer.peer, transfer.fragments);
+}
+
+// Packs the next bytes, for one fragment. Returns their number; 0: they cannot be packed. May pack
+// more than is wanted, since a packer stops at the end of an element.
+Bytes Rendezvous::fill_fragment(SendTransfer& transfer, Bytes room) {
+    const Data& data = transfer.request->data;
+    const Bytes most = std::min<Bytes>(room, data.bytes - transfer.packed);
+    fragment_.resize(std::max<std::size_t>(fragment_.size(), most));
+    return gather_some(data, transfer.packed, fragment_.data(), most);
+}
+
+bool Rendezvous::transmit(PendingSend& send) {
+    SendTransfer& transfer = static_cast<SendTransfer::Fragments&>(send).transfer;
+    Peer& peer = transfer.peer;
+    for (int i = 0; i < kFragmentsInARow; ++i) {
+        const Bytes most = peer.message_capacity() - sizeof(FragmentBody);
+        if (peer.reserve(most + sizeof(FragmentBody)) == nullptr) {
+            return false;
+        }
+        const Bytes packed = fill_fragment(transfer, most);
+        if (packed == 0) {
+            const WrittenBody given_up{transfer.receive_id, 0};
+            end_send(transfer, true);
+            flow_.send_control(peer, MessageType::written, &given_up, sizeof given_up);
+            return true;
+        }
+        const Bytes bytes = std::min(packed, transfer.wanted - transfer.announced);
+        const FragmentBody body{transfer.receive_id, transfer.announced};
+        MessageHeader header;
+        header.type = MessageType::fragment;
+        header.length = static_cast<std::uint32_t>(sizeof body + bytes);
+        std::byte* to = peer.reserve(header.length);
+        if (to == nullptr) {
+            return false;
+        }
+        std::memcpy(to, &body, sizeof body);
+        std::memcpy(to + sizeof body, fragment_.data(), bytes);
+        const Status status = peer.commit(header);
+        if (status.is_again()) {
+            return false;
+        }
+        if (!status.ok()) {
+            lost_.lose(peer, reason_text(status.reason())); // the transfer ends with it
+            return true;
+        }
+        ++counters_.fragments_sent;
+        transfer.packed += packed;
+        transfer.announced += bytes;
+        if (transfer.announced == transfer.wanted) {
+            end_send(transfer, false);
+            return true;
+        }
+    }
+    peer.out.pending.add(transfer.fragments); // behind the others
+    return true;
+}
+
+// A receiver that cannot unpack still takes the rest, so that both sides end.
+void Rendezvous::on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    const auto fragment = read_body<FragmentBody>(body);
+    const Bytes bytes = header.length - sizeof fragment;
+    ReceiveTransfer* transfer = receives_.find(fragment.receive_id);
+    const auto expects = [](const ReceiveTransfer& each) {
+        return each.mode == ReceiveTransfer::Mode::pushed ||
+               each.mode == ReceiveTransfer::Mode::written ||
+               (each.mode == ReceiveTransfer::Mode::packed && each.started == 0);
+    };
+    if (transfer == nullptr || &transfer->peer != &peer || !expects(*transfer) ||
+        fragment.offset != transfer->received || bytes == 0 ||
+        bytes > transfer->wanted - transfer->received) {
+        ++counters_.bad_packets;
+        return;
+    }
+    // Was `packed` if the sender lacks block memory, `written` if it cannot write.
+    transfer->mode = ReceiveTransfer::Mode::pushed;
+    if (!transfer->failed) {
+        transfer->failed =
+            !scatter(transfer->request->data, transfer->received, body + sizeof fragment, bytes)
+                 .ok();
+    }
+    transfer->received += bytes;
+    if (transfer->received == transfer->wanted) {
+        transfer->sender_ended = true;
         end_receive(*transfer);
     }
 }

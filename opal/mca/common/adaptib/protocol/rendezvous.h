@@ -4,18 +4,12 @@
 // Purpose: the sender announces a message (an RTS, `rendezvous`). Once the receiver has matched it,
 // the receiver decides how the data goes: it reads (`read`), the sender writes (`written`), the
 // sender packs blocks that the receiver reads (`packed`), or the sender sends fragments (`pushed`).
-// TaggedReceives matches messages. One file per way:
-//
-//     rendezvous.cc       an RTS is sent or matched: who moves the data, and how; how it ends
-//     read.cc             the receiver reads: all of it, or by blocks
-//     packed_source.cc    the sender packs blocks on demand
-//     written.cc          the sender writes (put)
-//     pushed.cc           without a connection: the message goes in fragments
+// TaggedReceives matches messages.
 //
 // Invariants
 //   1. A transfer ends once, and its request with it.
 //   2. A message of the peer that does not fit the transfer's state is counted as a bad packet.
-// Ownership: the transfers (rendezvous_transfers.h) are Rendezvous's; requests are the user's until
+// Ownership: the transfers (message_transfer.h) are Rendezvous's; requests are the user's until
 // Completions reports them.
 // Threads: one at a time (the core's lock).
 // May touch: base/, match/, memory/, peer/, stats/, completions.h, lost_peers.h, request.h,
@@ -41,7 +35,7 @@
 #include "peer/peer_events.h"
 #include "protocol/completions.h"
 #include "protocol/lost_peers.h"
-#include "protocol/rendezvous_transfers.h"
+#include "protocol/message_transfer.h"
 #include "protocol/request.h"
 #include "protocol/send_flow.h"
 #include "protocol/transfer_engine.h"
@@ -120,7 +114,6 @@ public:
     void on_rma_done(Transfer& transfer) override;
 
 private:
-    // rendezvous.cc
     template <typename Transferred>
     bool register_data(Transferred& transfer, const Data& data, Bytes bytes, std::uint32_t access);
     void register_receive(ReceiveTransfer& transfer);
@@ -132,7 +125,7 @@ private:
     void end_send(SendTransfer& transfer, bool failed);
     void end_receive(ReceiveTransfer& transfer);
 
-    // read.cc
+    // The receiver reads.
     void on_read(ReceiveTransfer& transfer);
     void on_block_read(BlockRead& block);
     static bool needs_processors(const Transfer& transfer);
@@ -145,15 +138,15 @@ private:
                           std::uint64_t remote, const std::uint32_t* keys, std::uint32_t key_count,
                           std::uint8_t key_epoch, std::uint32_t remote_block);
 
-    // packed_source.cc
+    // The sender packs blocks.
     void pack_blocks(SendTransfer& transfer);
     bool pack_block(SendTransfer& transfer, std::uint32_t index);
 
-    // written.cc
+    // The sender writes.
     void start_write(SendTransfer& transfer);
     void on_write_done(SendTransfer& transfer);
 
-    // pushed.cc
+    // Fragments.
     void ask_for_fragments(ReceiveTransfer& transfer);
     void start_fragments(SendTransfer& transfer);
     Bytes fill_fragment(SendTransfer& transfer, Bytes room);

@@ -57,8 +57,7 @@ void SendFlow::send_one_sided(Peer& peer, MessageType type, const void* body, st
 }
 
 void SendFlow::note_sent(Peer& peer) {
-    if (peer.session.state == ConnectState::idle &&
-        ++peer.flow.messages_sent >= connect_threshold_) {
+    if (peer.session.is_idle() && ++peer.flow.messages_sent >= connect_threshold_) {
         events_.want_connection(peer);
     }
 }

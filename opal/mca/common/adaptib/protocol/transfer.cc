@@ -195,10 +195,9 @@ bool TransferEngine::plan_if_needed(Transfer& transfer) {
 bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
     TransferPlan& rma = transfer.rma;
     Peer& peer = transfer.peer; // the transfer may be gone when it waits
-    const ConnectState state = peer.session.state;
-    if (state == ConnectState::failed) {
+    if (peer.session.lost()) {
         rma.failed = true;
-    } else if (state != ConnectState::open || peer.interruption.repair.wanted ||
+    } else if (!peer.session.is_open() || peer.interruption.repair.wanted ||
                (peer.transfers.yields && rma.one_sided)) {
         if (rma.posted_all()) {
             return true; // outstanding stripes end it, or are posted again

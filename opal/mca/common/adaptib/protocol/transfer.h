@@ -2,7 +2,7 @@
 // Transfer: one contiguous piece of memory that is read, written or operated on at a peer.
 //
 // Purpose: the plan of a transfer and its progress, and the base of the records that own one
-// (rendezvous_transfers.h, one_sided_operation.h). Transfers of puts and gets are frequent: their
+// (message_transfer.h, one_sided_operation.h). Transfers of puts and gets are frequent: their
 // record is pooled, and a plan of one stripe lies in it.
 // Ownership: the protocol's; a transfer lives until its last outstanding work request has completed
 // or was abandoned.

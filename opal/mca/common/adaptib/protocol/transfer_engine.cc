@@ -110,8 +110,7 @@ void TransferEngine::leave_waiting(Peer& peer) {
 
 // `most`: bound on the outstanding stripes of all peers.
 bool TransferEngine::may_post(const Peer& peer, std::size_t most) const {
-    return outstanding_ < most && peer.session.state == ConnectState::open &&
-           !peer.interruption.repair.wanted;
+    return outstanding_ < most && peer.session.is_open() && !peer.interruption.repair.wanted;
 }
 
 void TransferEngine::post_waiting() {
@@ -321,13 +320,12 @@ void TransferEngine::release_queued(Peer& peer) {
     for (int in_vain = 0; in_vain < 2 && room; direction = other(direction)) {
         auto& queued = balance.of(direction);
         auto* const transfer = static_cast<Transfer*>(queued.front());
-        if (transfer == nullptr ||
-            (peer.session.state == ConnectState::open && is_full(*transfer))) {
+        if (transfer == nullptr || (peer.session.is_open() && is_full(*transfer))) {
             ++in_vain;
         } else {
             in_vain = 0;
             queued.remove(*transfer);
-            room = post_stripes(*transfer) || peer.session.state != ConnectState::open;
+            room = post_stripes(*transfer) || !peer.session.is_open();
         }
     }
     if (peer.transfers.stripes > 0 || balance.has_queued()) {

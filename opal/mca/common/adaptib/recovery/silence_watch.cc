@@ -27,7 +27,7 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
         &peer.lanes.subchannels[peer.control.measuring.path] == &subchannel) {
         return true;
     }
-    if (peer.session.state == ConnectState::closing) {
+    if (peer.session.is_closing()) {
         return peer.connection.closing.flush.awaits(subchannel);
     }
     if (peer.control.migration.flush.awaits(subchannel)) {
@@ -62,12 +62,10 @@ Nanoseconds SilenceWatch::time_at_slowest(const Subchannel& subchannel) {
 bool SilenceWatch::look_at(Peer& peer) {
     bool over = false;
     for (std::size_t i = 0; i < peer.lanes.subchannels.size(); ++i) {
-        const bool gently = peer.session.state == ConnectState::repairing &&
-                            peer.interruption.repair.gentle &&
+        const bool gently = peer.session.is_repairing() && peer.interruption.repair.gentle &&
                             !peer.interruption.repair.fenced; // work under way is waited for
-        const bool up =
-            peer.session.state == ConnectState::open || peer.session.state == ConnectState::closing;
-        if ((!up && !gently) || !peer.session.repairable || !paths_.watches(peer)) {
+        if ((!peer.session.connected() && !gently) || !peer.session.repairable ||
+            !paths_.watches(peer)) {
             return over;
         }
         if (peer.lanes.subchannels[i].qp != nullptr) {

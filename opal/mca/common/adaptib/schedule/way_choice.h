@@ -4,9 +4,9 @@
 // Purpose: the cost of a copy depends on the machine, on what else runs there, and on what the
 // other end does; so the ways are timed. There are three uses:
 //   * small one-sided operations on a local peer: the initiator does them, by system calls, or they
-//     are target-assisted, requested by a message (protocol/intranode/target_assisted.cc);
+//     are target-assisted, requested by a message (protocol/intranode/synchronous_rma.cc);
 //   * long data: one end copies it, or both ends, or both through staging memory
-//     (protocol/intranode/cooperative_copy.cc);
+//     (protocol/intranode/synchronous_rma.cc);
 //   * streams of messages: they go through the ring, or the receiver fetches them
 //     (protocol/eager_tuning.h).
 // Rule: a way is tried in runs of operations, because the first operation after a change of ways

@@ -3,9 +3,9 @@
 // has begun, and finishes within its call.
 //
 // Purpose: the peer, the initiator, asks by a message in the ring: for an operation up to
-// kMaxAssisted bytes (target_assisted.cc), or for help with a copy of long data
-// (cooperative_copy.cc, staged.cc). A copy of long data is offered in the initiator's answer slot,
-// too, for a process that is in the middle of a copy of its own (step_crossing()).
+// kMaxAssisted bytes, or for help with a copy of long data. A copy of long data is offered in the
+// initiator's answer slot, too, for a process that is in the middle of a copy of its own
+// (step_crossing()).
 // Each offer is checked here, as the fabric would check an access: an invalid one is counted as a
 // bad packet and not served; the initiator then does without.
 // Ownership: refers to the counters, to the memory that its user has lent, and to the messages that
@@ -25,7 +25,7 @@
 #include "fabric/queue_pair.h"
 #include "memory/lent_memory.h"
 #include "peer/peer.h"
-#include "protocol/intranode/staged_ends.h"
+#include "protocol/intranode/staged_copy.h"
 #include "stats/counters.h"
 
 namespace adaptib {

@@ -6,10 +6,9 @@
 // path to the peer needs no request, plan and completion. There are four ways, of which the fastest
 // is learnt for each peer:
 //   * direct: the initiator does the operation, by a system call;
-//   * target-assisted, up to kMaxAssisted bytes: a message asks the target (target_assisted.cc);
-//   * cooperative copy, from kMinCooperative bytes on: each end copies a part
-//     (cooperative_copy.cc);
-//   * staged copy of as long data: both ends copy through staging memory (staged.cc).
+//   * target-assisted, up to kMaxAssisted bytes: a message asks the target;
+//   * cooperative copy, from kMinCooperative bytes on: each end copies a part;
+//   * staged copy of as long data: both ends copy through staging memory.
 // If the target takes no part, the initiator does the rest directly. RmaTarget is the other end.
 // Ownership: refers to the clock, the memory, the counters and the target of this process.
 // Threads: one at a time (the core's lock). The initiator spins while the target does a part that
@@ -31,7 +30,7 @@
 #include "peer/peer.h"
 #include "protocol/count_rma.h"
 #include "protocol/intranode/rma_target.h"
-#include "protocol/intranode/staged_ends.h"
+#include "protocol/intranode/staged_copy.h"
 #include "stats/counters.h"
 
 namespace adaptib {
@@ -99,7 +98,7 @@ private:
     }
     static bool worth_waiting(const Peer& peer, std::uint32_t looks);
 
-    // target_assisted.cc
+    // Target-assisted operations.
     bool start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
                          std::span<const std::uint32_t> remote_keys);
     bool request_assist(Peer& peer, const RmaWork& work, std::span<const std::uint32_t> remote_keys,
@@ -107,8 +106,8 @@ private:
     bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                   Nanoseconds patience) const;
 
-    // cooperative_copy.cc
-    // `send_id`: the peer's send whose data is read; 0: the operation is a put or get.
+    // Cooperative copies. `send_id`: the peer's send whose data is read; 0: the operation is a put
+    // or get.
     bool transfer_long(Peer& peer, const RmaWork& work, const Registration& region,
                        std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
     static CooperativeCopyChoices::Pattern pattern_of(Peer& peer, const RmaWork& work,
@@ -126,7 +125,7 @@ private:
                                        CooperativeCopyBody& body);
     SharedWork close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const;
 
-    // staged.cc
+    // Staged copies.
     bool transfer_staged(Peer& peer, const RmaWork& work, const Registration& region,
                          std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
     Bytes pump_staged(const Peer& peer, StagedCopy& copy);

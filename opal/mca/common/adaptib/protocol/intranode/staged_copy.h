@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The two ends of a staged copy (protocol/intranode/staged.cc). StagedCopy is the end of the
-// initiator, which owns the staging memory and the answer slot; StagedOffer is the end of the
-// helper, the process to which the initiator has made the offer.
+// StagedCopy and StagedOffer: the two ends of a staged copy (SynchronousRma, RmaTarget). StagedCopy
+// is the end of the initiator, which owns the staging memory and the answer slot; StagedOffer is
+// the end of the helper, the process to which the initiator has made the offer.
 //
 // Purpose: long data goes through staging memory of a few units, used as a ring. The end that has
 // the data fills units, and the other end empties them at the same time: for a get, or a message,

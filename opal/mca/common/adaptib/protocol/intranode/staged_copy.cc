@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The two ends of a staged copy (protocol/intranode/staged_ends.h).
-#include "protocol/intranode/staged_ends.h"
+// The two ends of a staged copy (protocol/intranode/staged_copy.h).
+#include "protocol/intranode/staged_copy.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // StagedCopy and StagedOffer, step by step: any order of steps moves each byte once, and the helper
 // touches nothing more once the initiator has taken the offer back.
-#include "protocol/intranode/staged_ends.h"
+#include "protocol/intranode/staged_copy.h"
 
 #include <gtest/gtest.h>
 

@@ -90,7 +90,7 @@ struct ReceiveTransfer final : MessageTransfer {
         read_blocks, // contiguous source: read block by block and unpack
         packed,      // the sender packs blocks, the receiver reads (and unpacks) them
         written,     // the sender writes
-        pushed,      // protocol/pushed.cc: the sender sends fragments
+        pushed,      // the sender sends fragments
     };
 
     ReceiveTransfer(TransferOwner& of, TransferEngine& by, Peer& from)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the fabrics that the parameters ask for (core/open_fabrics.h).
-#include "core/open_fabrics.h"
+#include "core/fabrics_wanted.h"
 
 #include <unistd.h>
 
@@ -113,13 +112,12 @@ Status refused(Status status, const char* what, const char* host, std::string& t
 
 } // namespace
 
-Status open_fabrics(const FabricsWanted& wanted, std::vector<std::unique_ptr<Fabric>>& fabrics,
-                    std::string& left_out, std::string& text) {
-    const std::string_view chosen = wanted.parameters.fabric;
-    const char* host = wanted.host;
+Status FabricsWanted::open(std::vector<std::unique_ptr<Fabric>>& fabrics, std::string& left_out,
+                           std::string& text) const {
+    const std::string_view chosen = parameters.fabric;
     std::unique_ptr<Fabric> fabric;
     if (chosen != "verbs") {
-        const Status status = open_shm_fabric(shm_options(wanted), fabric, text);
+        const Status status = open_shm_fabric(shm_options(*this), fabric, text);
         if (!status.ok()) {
             return refused(status, "The shared-memory fabric", host, text);
         }
@@ -129,13 +127,13 @@ Status open_fabrics(const FabricsWanted& wanted, std::vector<std::unique_ptr<Fab
         left_out = "opal_common_adaptib_fabric is shm: RDMA devices are not used.";
         return kOk;
     }
-    if (chosen == "auto" && wanted.one_host && !is_in_own_container()) {
+    if (chosen == "auto" && one_host && !is_in_own_container()) {
         left_out =
             "All processes of this job were started on one host, so RDMA devices are not used; "
             "--mca opal_common_adaptib_fabric both uses them, too.";
         return kOk;
     }
-    const Status status = open_verbs(wanted.parameters, fabric, text);
+    const Status status = open_verbs(parameters, fabric, text);
     if (status.ok()) {
         fabrics.push_back(std::move(fabric));
         return kOk;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the fabrics that the parameter `fabric` asks for and that the machine has.
+// FabricsWanted: opens the fabrics that the parameter `fabric` asks for and that the machine has.
 //
 // Ownership: the caller's. Threads: one.
 // May touch: base/, fabric/.
@@ -27,12 +27,12 @@ struct FabricsWanted {
     // The fabric of the process's first endpoint, whose measurements hold for all; null: this is
     // it.
     const Fabric* first = nullptr;
-};
 
-// Opens the fabrics, nearest first. With auto, RDMA devices are skipped if the job has no use for
-// them, or if they cannot be used; `left_out` then says why, in case a peer turns out to need them.
-// Errors: the status of a fabric; `text` explains it to a person.
-Status open_fabrics(const FabricsWanted& wanted, std::vector<std::unique_ptr<Fabric>>& fabrics,
-                    std::string& left_out, std::string& text);
+    // Opens the fabrics, nearest first. With auto, RDMA devices are skipped if the job has no use
+    // for them, or if they cannot be used; `left_out` then says why, in case a peer turns out to
+    // need them. Errors: the status of a fabric; `text` explains it to a person.
+    Status open(std::vector<std::unique_ptr<Fabric>>& fabrics, std::string& left_out,
+                std::string& text) const;
+};
 
 } // namespace adaptib
