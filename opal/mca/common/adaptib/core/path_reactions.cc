@@ -96,7 +96,7 @@ void PathReactions::on_path_changed(Peer& peer, std::size_t pair, PathState was,
     if (now == PathState::failed) {
         const bool used =
             pair < peer.lanes.subchannels.size() && peer.lanes.subchannels[pair].qp != nullptr;
-        if (used && peer.session.may_be_repaired() &&
+        if (used && (peer.session.repairable || peer.session.is_answered()) &&
             !rides_out(peer, pair, peer.contact.route.pairs[pair].local)) {
             parts_->connections.repairs().begin(peer);
         }
@@ -111,12 +111,13 @@ void PathReactions::on_path_line(const std::string& line) { message_(Severity::n
 // address: then the queue pairs just connected have the old one, and would wait for answers until
 // their last retry. Those of a request are connected when it is answered.
 void PathReactions::on_address_moved(Peer& peer, std::uint32_t remote_rail) {
+    const PeerSession& session = peer.session;
+    const bool connected = session.is_answered() || (session.connected() && session.repairable);
     const auto& all = peer.lanes.subchannels;
     const auto leads_there = [&](const Subchannel& subchannel) {
         return subchannel.qp != nullptr && subchannel.remote_rail == remote_rail;
     };
-    if (parts_->paths.on() && peer.session.may_be_repaired() &&
-        std::any_of(all.begin(), all.end(), leads_there)) {
+    if (parts_->paths.on() && connected && std::any_of(all.begin(), all.end(), leads_there)) {
         parts_->connections.repairs().begin(peer);
     }
 }

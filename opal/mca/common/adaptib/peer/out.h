@@ -50,9 +50,6 @@ struct PeerSession {
     bool connected() const { return is_open() || is_closing(); }
     // Returns true while a connection is coming up, or being repaired.
     bool connecting() const { return in_handshake() || is_repairing(); }
-    // Returns true if queue pairs are connected over addresses that may change. The repair of those
-    // of an answered request begins when both sides have agreed.
-    bool may_be_repaired() const { return repairable || is_answered(); }
     // The peer is lost: nothing goes to it from now on.
     bool lost() const { return state == ConnectState::failed; }
     void lose(Counters& counters) {
