@@ -219,12 +219,27 @@ TEST_F(Datagram, SlotsRunOutUntilTheirCompletionsAreTaken) {
     for (int attempt = 0; attempt < 1000; ++attempt) {
         sent += send(a, target, eager_header(0), {}).ok() ? 1 : 0;
     }
-    EXPECT_EQ(sent, 64);
+    EXPECT_EQ(sent, SendSlots::kBlock - SendSlots::kForControl);
     EXPECT_EQ(a.channel->reserve(target), nullptr);
     a.poll();
     EXPECT_NE(a.channel->reserve(target), nullptr);
     b.poll();
-    EXPECT_EQ(b.arrived.size(), 64u);
+    EXPECT_EQ(b.arrived.size(), static_cast<std::size_t>(sent));
+}
+
+TEST_F(Datagram, AProbeGoesThoughMessagesHaveNoSlot) {
+    DatagramTarget target = a.target(b);
+    while (send(a, target, eager_header(0), {}).ok()) {
+    }
+    const ProbeBody body{};
+    MessageHeader header;
+    header.type = MessageType::probe;
+    header.length = sizeof body;
+    std::uint32_t probes = 0;
+    while (a.channel->send_probe(target, 0, a.handle_of(b), target.qp, header, &body)) {
+        ++probes;
+    }
+    EXPECT_EQ(probes, SendSlots::kForControl);
 }
 
 // Address handles of sent probes are released although the port always has a send in flight.

@@ -31,7 +31,7 @@ Status DatagramChannel::create(RailList rails, std::uint32_t first, const Identi
 
 std::byte* DatagramChannel::reserve(const DatagramTarget& target) {
     const bool full = target.link != nullptr && !target.link->may_send();
-    if (full || sender_.slots().none_free()) {
+    if (full || sender_.slots().none_for_messages()) {
         return nullptr;
     }
     return sender_.slots().at(sender_.slots().next()) + sizeof(DatagramHeader) +

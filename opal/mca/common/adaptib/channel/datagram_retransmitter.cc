@@ -48,7 +48,7 @@ void DatagramRetransmitter::run_timers() {
     if (minded_.empty()) {
         return;
     }
-    if (sender_.slots().none_free() && tolerant()) [[unlikely]] {
+    if (sender_.slots().none_for_messages() && tolerant()) [[unlikely]] {
         make_room();
     }
     const Nanoseconds now = clock_.now();
@@ -74,7 +74,8 @@ void DatagramRetransmitter::run_timers() {
 void DatagramRetransmitter::make_room() {
     std::size_t kept = 0;
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
-        kept += link->target.doubted ? link->kept() : 0;
+        const bool waits = link->target.doubted || link->unanswered() >= kJudgeAfter;
+        kept += waits ? link->kept() : 0;
     }
     if (2 * kept >= sender_.slots().size() && sender_.slots().can_grow()) {
         static_cast<void>(sender_.slots().add_block()); // if that fails, the others wait
