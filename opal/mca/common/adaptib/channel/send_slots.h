@@ -42,8 +42,8 @@ public:
     void read_keys(std::uint32_t port);
     std::size_t size() const { return slots_.size(); }
 
-    // Messages leave a few slots to acknowledgements and probes: if all were kept for a process that
-    // computes, nobody could be asked whether it lives, or be told what has arrived.
+    // Messages leave a few slots to acknowledgements and probes: if all were kept for a process
+    // that computes, nobody could be asked whether it lives, or be told what has arrived.
     static constexpr std::uint32_t kForControl = 4;
     bool none_for_messages() const { return free_.size() <= kForControl; }
     // next(): a free slot, the same one until take() or until another one becomes free. REQUIRES
