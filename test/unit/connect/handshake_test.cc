@@ -642,6 +642,16 @@ TEST_F(Handshakes, ARepairIsAnsweredThoughTheDisconnectIsUnderWay) {
     EXPECT_EQ(higher.connection.early_request, nullptr);
 }
 
+TEST_F(Handshakes, ARefusalOfARepairTellsWhatTheOtherSideLacks) {
+    Peer& other = peer(1);
+    begin_repair(other);
+    ConnectNote note = refusal(other.connection.number, RefusalReason::no_path);
+    note.expected = 11;
+    arrive(other, MessageType::connect_refuse, note);
+    EXPECT_EQ(other.interruption.repair.expected, 11u);
+    EXPECT_TRUE(other.interruption.repair.active);
+}
+
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
     second_.connects = Status::error(Reason::unreachable);
     Peer& other = peer(1);
