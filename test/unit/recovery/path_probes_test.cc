@@ -65,7 +65,7 @@ protected:
     Reach reach(const Peer&, std::size_t pair) override {
         return cut_off_.contains(pair) ? Reach::cut_off : Reach::unknown;
     }
-    bool can_ask(const Peer&, std::size_t) const override { return true; }
+    bool can_ask(const Peer&, std::size_t pair) const override { return !dumb_.contains(pair); }
     bool send_probe(Peer&, std::size_t pair, MessageType type, const ProbeBody& body) override {
         if (full_ && pair == kPair) {
             return false;
@@ -96,6 +96,7 @@ protected:
     std::unique_ptr<PathProbes> probes_;
     bool full_ = false; // the path takes no question now
     std::set<std::size_t> cut_off_;
+    std::set<std::size_t> dumb_; // nothing can be asked over these
     std::vector<ProbeBody> asked_;
     std::vector<std::size_t> moved_; // pairs
     std::vector<Nanoseconds> partitions_;
@@ -271,6 +272,16 @@ TEST_F(Probes, TheFirstPathsRailTakesNoMoreThanItsPathsAlong) {
         const PeerRoute::Pair& rails = peer_->contact.route.pairs[pair];
         const bool shares = rails.local == first.local || rails.remote == first.remote;
         EXPECT_EQ(state(pair), shares ? PathState::failed : PathState::up) << pair;
+    }
+}
+
+TEST_F(Probes, NothingIsAskedBesideOverAPathThatCannotBeAsked) {
+    for (const bool can_be : {false, true}) {
+        dumb_ = can_be ? std::set<std::size_t>{} : std::set{kPair};
+        paths_->report_suspect(*peer_, peer_->contact.datagram.pair, "silent");
+        pass(100ms, false);
+        EXPECT_EQ(asked_.empty(), !can_be);
+        paths_->report_success(*peer_, peer_->contact.datagram.pair);
     }
 }
 
