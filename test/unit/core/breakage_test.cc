@@ -550,8 +550,7 @@ TEST(Breakage, TheTraceHasTheEndOfAConnectionThatCannotBeMade) {
     plan.faults.push_back(
         {.fault = fault::Fault::modify_fails, .nth = 2, .reason = Reason::bad_argument});
     ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
-    ASSERT_TRUE(
-        world.run([&] { return world.peer(0, 1)->session.state == ConnectState::failed; }));
+    ASSERT_TRUE(world.run([&] { return world.peer(0, 1)->session.state == ConnectState::failed; }));
     std::vector<TraceKind> kinds;
     for (std::size_t i = 0; i < trace.size(); ++i) {
         if (trace.at(i).kind == TraceKind::connect || trace.at(i).kind == TraceKind::connect_end) {

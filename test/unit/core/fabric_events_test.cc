@@ -237,9 +237,8 @@ TEST_F(FabricEventsTest, AnotherQueuePairOfDatagramsMakesItsPathsSuspect) {
     fabric_events_.poll();
     EXPECT_EQ(fabrics_[0].numbers[0], fabrics_[0].numbers_now(0));
     for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
-        EXPECT_EQ(paths_.state(peer, pair), peer.contact.route.pairs[pair].local == 0
-                                                ? PathState::suspect
-                                                : PathState::up);
+        EXPECT_EQ(paths_.state(peer, pair),
+                  peer.contact.route.pairs[pair].local == 0 ? PathState::suspect : PathState::up);
     }
     changes_.clear();
     fabric_events_.poll();
