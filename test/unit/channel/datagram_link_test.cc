@@ -54,6 +54,15 @@ TEST_F(Link, KeepsWhatIsNotAcknowledged) {
     EXPECT_FALSE(link.unacknowledged());
 }
 
+TEST_F(Link, APeerThatIsGivenUpIsOwedNothing) {
+    link.add(100, Nanoseconds{0});
+    EXPECT_TRUE(link.arrived(1, Nanoseconds{0}));
+    link.drop_all([this](std::uint32_t slot) { released.push_back(slot); });
+    EXPECT_EQ(released, std::vector<std::uint32_t>{100});
+    EXPECT_FALSE(link.busy());
+    EXPECT_EQ(link.deadline(), Nanoseconds::max());
+}
+
 TEST_F(Link, ABufferIsLentForALimitedTime) {
     std::vector<std::uint32_t> copied;
     const auto end_loans = [&](Nanoseconds now) {

@@ -170,6 +170,7 @@ TEST_F(Messages, NotesCarryTheNumberThatTheirReceiverChecks) {
     EXPECT_EQ(body<ConnectNote>(1).number, 22u); // the close that it answers
     EXPECT_EQ(body<ConnectNote>(2).number, static_cast<std::uint32_t>(RefusalReason::no_path));
     EXPECT_EQ(body<ConnectNote>(2).expected, 11u);
+    EXPECT_EQ(body<ConnectNote>(3).expected, 0u); // only a refusal tells that
 }
 
 TEST_F(Messages, AMessageThatFindsNoRoomIsSentLaterOnce) {

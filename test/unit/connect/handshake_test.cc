@@ -12,7 +12,7 @@
 
 #include "base/wire_connect.h"
 #include "connect/connection_manager.h"
-#include "unit/connect/connections.h"
+#include "unit/connect/recorded_rails.h"
 
 namespace adaptib::test {
 namespace {
@@ -642,6 +642,16 @@ TEST_F(Handshakes, ARepairIsAnsweredThoughTheDisconnectIsUnderWay) {
     EXPECT_EQ(higher.connection.early_request, nullptr);
 }
 
+TEST_F(Handshakes, ARefusalOfARepairTellsWhatTheOtherSideLacks) {
+    Peer& other = peer(1);
+    begin_repair(other);
+    ConnectNote note = refusal(other.connection.number, RefusalReason::no_path);
+    note.expected = 11;
+    arrive(other, MessageType::connect_refuse, note);
+    EXPECT_EQ(other.interruption.repair.expected, 11u);
+    EXPECT_TRUE(other.interruption.repair.active);
+}
+
 TEST_F(Handshakes, APathThatCannotBeConnectedIsLeftOut) {
     second_.connects = Status::error(Reason::unreachable);
     Peer& other = peer(1);
@@ -674,6 +684,47 @@ TEST_F(Handshakes, NoMessageSaysThatTheOtherSideHasFencedWithoutARepair) {
     EXPECT_TRUE(Handshake::may_say_fenced(other, MessageType::connect_refuse));
     EXPECT_FALSE(Handshake::may_say_fenced(other, MessageType::connect_confirm));
     other.interruption.repair = {};
+}
+
+class SharedHandshakes : public RecordedConnections {
+protected:
+    ConnectOptions options() {
+        ConnectOptions options;
+        options.self = kSelf;
+        options.clock = &world_.clock;
+        options.attended = &attended_;
+        options.random = &random_;
+        options.liveness = &liveness_;
+        options.sharing = Sharing::all;
+        options.shared = &pool_;
+        return options;
+    }
+
+    AttendedClock attended_{world_.clock};
+    Random random_{1};
+    Liveness liveness_{5s};
+    SharedQueuePairs pool_{{.initiators = 2, .self = kSelf, .access_key = 3}, rails_, queues_};
+    ConnectionManager connections_{options(), rails_, queues_, world_.counters, events_};
+    std::unique_ptr<Peer> peer_ = idle_peer(1);
+};
+
+// The other side may have written into the ring already. What the queue pair that has failed still
+// carried never completes.
+TEST_F(SharedHandshakes, ASharedQueuePairThatIsReplacedOwesNoCredit) {
+    ASSERT_TRUE(pool_.open(0).ok() && pool_.open(1).ok());
+    for (AddressRail& rail : peer_->contact.address.rails) {
+        rail.flags |= kRailShares;
+    }
+    connections_.request(*peer_);
+    ASSERT_TRUE(peer_->connection.shared);
+    ASSERT_EQ(peer_->session.state, ConnectState::requested);
+    peer_->in.credit_work.on_posted(5);
+    SharedInitiator& before = peer_->shared_queue_pair(peer_->lanes.subchannels[0])->initiator();
+    before.fail();
+    EXPECT_TRUE(connections_.renew_shared(*peer_, peer_->lanes.subchannels[0]));
+    EXPECT_NE(&peer_->shared_queue_pair(peer_->lanes.subchannels[0])->initiator(), &before);
+    EXPECT_FALSE(peer_->in.credit_work.any());
+    connections_.close(*peer_, ConnectState::idle);
 }
 
 } // namespace

@@ -78,6 +78,15 @@ TEST_F(Pairs, EachUsablePathGetsOneInTheStateInit) {
     EXPECT_EQ(world_.counters.queue_pairs_most, 2u);
 }
 
+TEST_F(Pairs, TheControlLaneOfEarlierOnesIsForgotten) {
+    peer_->control.lane = 1;
+    ASSERT_TRUE(pairs_.make_all(*peer_).ok());
+    EXPECT_EQ(peer_->control.lane, kNoControlLane);
+    peer_->control.lane = 0;
+    ASSERT_TRUE(pairs_.make_all(*peer_).ok());
+    EXPECT_EQ(peer_->control.lane, 0u) << "these are the same ones";
+}
+
 TEST_F(Pairs, APathThatHasFailedIsLeftOutUnlessAllHave) {
     events_.except = 0;
     ASSERT_TRUE(pairs_.make_all(*peer_).ok());
@@ -307,6 +316,12 @@ TEST_F(SharedPairs, ForgetThatARequestWasRefused) {
     peer_->interruption.repair.active = true;
     ASSERT_TRUE(shared_pairs_.make_all(*peer_).ok());
     EXPECT_FALSE(peer_->lanes.subchannels[0].refused);
+}
+
+TEST_F(SharedPairs, AreOfARailThatThereIs) {
+    EXPECT_TRUE(shared_.is_open(1));
+    EXPECT_FALSE(shared_.is_open(2));
+    EXPECT_EQ(shared_.find(2, 1), nullptr);
 }
 
 TEST_F(SharedPairs, FailWithTheirPortNotWithAPeer) {

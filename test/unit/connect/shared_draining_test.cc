@@ -80,6 +80,23 @@ TEST_F(Draining, TheHandleOfWorkUnderWayOutlivesTheQueuePair) {
     EXPECT_EQ(handles, 0);
 }
 
+TEST_F(Draining, ADestroyedInitiatorHasFailed) {
+    initiators_[0]->destroy();
+    EXPECT_TRUE(initiators_[0]->failed()) << "the next connection gets another one";
+}
+
+// Nobody has asked for that completion, which tells that the send queue has room.
+TEST_F(Draining, TheCompletionOfOneOfManyRequestsGoesToTheirOwner) {
+    SendWork work = empty_write(0, 0x1000, 0);
+    work.flags = 0;
+    for (std::uint32_t i = 0; i < kSignalEvery; ++i) {
+        ASSERT_TRUE(peer_->lanes.subchannels[0].qp->post_send(work).ok());
+    }
+    const SendWork& last = pairs_[0]->posts.back();
+    EXPECT_NE(last.flags & kSignaled, 0u);
+    EXPECT_EQ(target_of(last.wr_id), &peer_->connection.quiet_work);
+}
+
 TEST_F(Draining, QueuePairsOfThePeersOwnNeedNone) {
     const auto own = open_peer(2);
     EXPECT_TRUE(draining_.drained(*own));

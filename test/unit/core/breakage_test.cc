@@ -533,6 +533,33 @@ TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
 }
 
 // The first of several queued operations fails the peer, and with it the others.
+TEST(Breakage, TheTraceHasTheEndOfAConnectionThatCannotBeMade) {
+    const ManualClock clock;
+    Trace trace(clock, 100, TraceStamps::clock);
+    fault::FaultPlan plan;
+    fault::FaultLog log;
+    Options options;
+    options.parameters.connect_threshold = 0;
+    options.traces = {&trace, nullptr};
+    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& of) {
+        return node == 0 ? fault::with_faults(std::move(fabric), plan, of, log) : std::move(fabric);
+    };
+    std::vector<std::byte> sent(8);
+    TestRequest send;
+    Cores world(2, options);
+    plan.faults.push_back(
+        {.fault = fault::Fault::modify_fails, .nth = 2, .reason = Reason::bad_argument});
+    ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
+    ASSERT_TRUE(world.run([&] { return world.peer(0, 1)->session.state == ConnectState::failed; }));
+    std::vector<TraceKind> kinds;
+    for (std::size_t i = 0; i < trace.size(); ++i) {
+        if (trace.at(i).kind == TraceKind::connect || trace.at(i).kind == TraceKind::connect_end) {
+            kinds.push_back(trace.at(i).kind);
+        }
+    }
+    EXPECT_EQ(kinds, (std::vector{TraceKind::connect, TraceKind::connect_end}));
+}
+
 TEST(Breakage, OperationsThatWereQueuedFailTogether) {
     fault::FaultPlan plan;
     plan.lacks = static_cast<std::uint32_t>(Capability::whole_memory);

@@ -2,6 +2,7 @@
 // Selection of the peers that get the only connection: by their messages, both ways, of late.
 #include "core/channel_selection.h"
 
+#include "unit/connect/recorded_rails.h"
 #include "unit/core/core_parts.h"
 
 namespace adaptib::test {
@@ -193,6 +194,67 @@ TEST_F(ChannelSelectionTest, ACallerDemotesAPeerWhoseConnectionNothingNeeds) {
     at(21).transfers.users = 0;
     selection_.demote(at(21));
     EXPECT_EQ(at(21).session.state, ConnectState::closing);
+}
+
+// With room for one connection over queue pairs of a peer's own, and for one over shared ones.
+class SharedSelection : public RecordedConnections {
+protected:
+    static constexpr Nanoseconds kPeriod = 100ms;
+
+    SharedSelection() {
+        world_.clock.advance(1s);
+        EXPECT_TRUE(pool_.open(0).ok() && pool_.open(1).ok());
+        for (const std::uint64_t name : {21u, 22u, 23u}) {
+            Peer& peer = table_.add(idle_peer(name));
+            for (AddressRail& rail : peer.contact.address.rails) {
+                rail.flags |= kRailShares;
+            }
+        }
+        connections_.sharing().limit(1);
+    }
+    ~SharedSelection() override {
+        table_.for_each([this](Peer& peer) { connections_.close(peer, ConnectState::idle); });
+    }
+    ConnectOptions options() {
+        ConnectOptions options;
+        options.self = 9;
+        options.connect_max = 1;
+        options.clock = &world_.clock;
+        options.attended = &attended_;
+        options.random = &random_;
+        options.liveness = &liveness_;
+        options.sharing = Sharing::spare;
+        options.shared = &pool_;
+        return options;
+    }
+    Peer& at(std::uint64_t name) { return *table_.find(name); }
+
+    AttendedClock attended_{world_.clock};
+    Random random_{1};
+    Liveness liveness_{10s};
+    SharedQueuePairs pool_{{.initiators = 2, .self = 9, .access_key = 3}, rails_, queues_};
+    ConnectionManager connections_{options(), rails_, queues_, world_.counters, events_};
+    PeerTable table_;
+    ChannelSelection selection_{
+        {.selects = true, .period = kPeriod, .sharing = Sharing::spare, .rings = 8},
+        table_,
+        connections_,
+        world_.counters};
+};
+
+TEST_F(SharedSelection, APeerThatIsSilentMakesRoomForOneThatShallShare) {
+    for (const bool wanted : {false, true}) {
+        connections_.set_preference(at(21), SharingPreference::shared);
+        ASSERT_TRUE(at(21).connection.shared);
+        at(21).session.state = ConnectState::open;
+        ASSERT_FALSE(connections_.sharing().has_room());
+        at(22).session.next_send += 9000; // it gets the one of its own
+        at(23).session.next_send += wanted ? 8000 : 0;
+        world_.clock.advance(kPeriod);
+        selection_.select_channels(world_.clock.now());
+        EXPECT_EQ(at(23).session.state, ConnectState::idle);
+        EXPECT_EQ(at(21).session.state, wanted ? ConnectState::closing : ConnectState::open);
+    }
 }
 
 } // namespace

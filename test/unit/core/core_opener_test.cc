@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/process_name.h"
+#include "core/open_fabrics.h"
 #include "fabric/shm/shm_fabric.h"
 #include "simulator/network/world.h"
 #include "unit/core/address_table.h"
@@ -58,6 +59,7 @@ protected:
         ShmOptions options;
         options.clock = &clock_;
         options.host = host;
+        options.rails = static_cast<std::uint32_t>(parameters_.shm_rails);
         options.segment_max = parameters_.shm_segment_max;
         std::unique_ptr<Fabric> fabric;
         std::string text;
@@ -207,6 +209,64 @@ TEST_F(CoreOpenerTest, MemoryIsWatchedBeforeThereIsAResponder) {
     EXPECT_EQ(responders, std::vector<std::uint32_t>{0});
     EXPECT_NE(attached.responder_qp(0), 0u);
     parts_.reset();
+}
+
+TEST_F(CoreOpenerTest, TheResponderSaysThatThisProcessIsInACall) {
+    const auto world = simulated_world();
+    ASSERT_TRUE(open(world->attach(0).fabric).ok()) << text_;
+    const AttachedFabric& attached = parts_->fabrics.all()[0];
+    ASSERT_NE(attached.answerer, nullptr);
+    const std::uint64_t before = attached.answerer->beats();
+    parts_->progress->timers().run();
+    EXPECT_EQ(attached.answerer->beats(), before + 1);
+    parts_.reset();
+}
+
+TEST_F(CoreOpenerTest, ProbesTellTheNumberOfTheResponder) {
+    const auto world = simulated_world();
+    ASSERT_TRUE(open(world->attach(0).fabric).ok()) << text_;
+    const AttachedFabric& attached = parts_->fabrics.all()[0];
+    EXPECT_NE(attached.datagrams->responder(0), 0u);
+    EXPECT_EQ(attached.datagrams->responder(0), attached.fabric->responder_qp(0));
+    parts_.reset();
+}
+
+TEST_F(CoreOpenerTest, AnAnswerOverADoubtedPathSpeaksForIt) {
+    parameters_.shm_rails = 2;
+    ASSERT_TRUE(open(shm()).ok()) << text_;
+    ProcessAddress address;
+    ASSERT_TRUE(decode(parts_->address.data(), parts_->address.size(), address).ok());
+    address.name = kFirst + 1;
+    table_.blobs[address.name] = encode(address);
+    Peer* peer = nullptr;
+    ASSERT_TRUE(parts_->peers->get(address.name, peer).ok());
+    DatagramTarget& target = peer->contact.datagram;
+    for (const std::size_t heard : {1u, 0u}) { // over another path first
+        parts_->paths->report_suspect(*peer, target.pair, "test");
+        target.doubted = true;
+        DatagramHeader prefix;
+        prefix.rail = peer->contact.route.pairs[heard].remote;
+        peer->contact.channel.accept(
+            target, {prefix, peer->contact.route.pairs[heard].local, nullptr, nullptr});
+        EXPECT_EQ(parts_->paths->state(*peer, target.pair),
+                  heard == target.pair ? PathState::up : PathState::suspect);
+    }
+    peer->contact.channel.retransmitter().release(target);
+    parts_->paths->remove(*peer);
+    parts_->peers->clear();
+}
+
+TEST_F(CoreOpenerTest, CopiesAreTimedOnlyForALimitThatIsLearnt) {
+    parameters_.fabric = const_cast<char*>("shm");
+    for (const int limit : {-1, 0}) {
+        parameters_.eager_limit = limit;
+        std::vector<std::unique_ptr<Fabric>> fabrics;
+        std::string left_out;
+        ASSERT_TRUE(
+            open_fabrics({parameters_, "here", 7, true, 1, clock_}, fabrics, left_out, text_).ok())
+            << text_;
+        EXPECT_EQ(fabrics.at(0)->copy_costs().has_value(), limit < 0);
+    }
 }
 
 // Any but the first endpoint may never be used.

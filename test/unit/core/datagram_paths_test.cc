@@ -180,6 +180,10 @@ TEST_F(DatagramPathsTest, TheyReturnToAnEarlierPathThatIsUpAgain) {
     repository_->report_failure(peer_, 1, "test");
     repository_->report_success(peer_, 1);
     EXPECT_EQ(peer_.contact.datagram.pair, 0) << "not to a later one";
+    const std::size_t before = world_.first.tries;
+    repository_->report_suspect(peer_, 0, "test");
+    repository_->report_success(peer_, 0);
+    EXPECT_EQ(world_.first.tries, before) << "they have not left it";
 }
 
 TEST_F(DatagramPathsTest, WithoutAPathForTooLongThePeerIsLost) {

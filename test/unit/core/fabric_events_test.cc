@@ -230,6 +230,21 @@ TEST_F(FabricEventsTest, OnlyAnotherAddressRenewsThePaths) {
     EXPECT_TRUE(changes_.empty());
 }
 
+TEST_F(FabricEventsTest, AnotherQueuePairOfDatagramsMakesItsPathsSuspect) {
+    Peer& peer = meet(7);
+    fabrics_[0].numbers = {{fabrics_[0].datagrams->qp_number(0) + 1, 0},
+                           fabrics_[0].numbers_now(1)};
+    fabric_events_.poll();
+    EXPECT_EQ(fabrics_[0].numbers[0], fabrics_[0].numbers_now(0));
+    for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
+        EXPECT_EQ(paths_.state(peer, pair),
+                  peer.contact.route.pairs[pair].local == 0 ? PathState::suspect : PathState::up);
+    }
+    changes_.clear();
+    fabric_events_.poll();
+    EXPECT_TRUE(changes_.empty());
+}
+
 // Queue pairs and handles name a RoCE address by its place in the port's table.
 TEST_F(FabricEventsTest, TheSameAddressInAnotherPlaceRenewsThePaths) {
     Peer& peer = meet(7);

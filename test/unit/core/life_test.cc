@@ -125,6 +125,21 @@ TEST(Life, MessagesEndBeforeTheCore) {
     }
 }
 
+TEST(Life, AMessageThatHasArrivedIsReceivedBeforeMessagesEnd) {
+    Cores world(2);
+    std::vector<std::byte> sent = pattern(8, 1);
+    std::vector<std::byte> got(8);
+    TestRequest send;
+    TestRequest receive;
+    ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), receive).ok());
+    ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
+    world.core(1).quiesce_messages(std::chrono::seconds{10});
+    world.progress(1);
+    EXPECT_TRUE(receive.done);
+    EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(got, sent);
+}
+
 TEST(Life, MessagesThatCanEndAreNotCutOff) {
     Cores world(2);
     std::vector<std::byte> sent = pattern(100, 1);

@@ -203,6 +203,31 @@ void forbidden_child(bool before, const std::function<void(Node&)>& work) {
     EXPECT_EQ(status, 0);
 }
 
+TEST_F(Processes, NoMoreThanAPieceIsCopiedWithinTheCall) {
+    Node a;
+    Node b;
+    ASSERT_TRUE(a.ok && b.ok);
+    QueuePair* const from = a.add_qp(QpType::rc);
+    QueuePair* const to = b.add_qp(QpType::rc);
+    ASSERT_TRUE(Node::connect(*from, b.rail().address(), to->number()));
+    ASSERT_TRUE(Node::connect(*to, a.rail().address(), from->number()));
+    std::vector<std::byte> here(shm::kCopyPiece + 1, std::byte{7});
+    std::vector<std::byte> there(here.size());
+    std::unique_ptr<MemoryRegion> local;
+    std::unique_ptr<MemoryRegion> remote;
+    ASSERT_TRUE(a.rail().register_memory(here.data(), here.size(), kAll, local).ok());
+    ASSERT_TRUE(b.rail().register_memory(there.data(), there.size(), kAll, remote).ok());
+    RmaWork work{.local_key = local->local_key(),
+                 .local = here.data(),
+                 .length = shm::kCopyPiece,
+                 .remote_address = reinterpret_cast<std::uintptr_t>(there.data()),
+                 .remote_key = remote->remote_key()};
+    EXPECT_TRUE(from->rma_now(work).ok());
+    EXPECT_EQ(there[shm::kCopyPiece - 1], std::byte{7});
+    work.length = there.size();
+    EXPECT_EQ(from->rma_now(work), Status::again(Reason::none));
+}
+
 TEST_F(Processes, SingleCopyThatIsForbiddenIsSaidOnceAndReplaced) {
     for (const bool before : {true, false}) {
         Child child = start_target();

@@ -185,6 +185,21 @@ TEST_F(CopyPipelineTest, AbandonedPiecesKeepTheirSlotsUntilTheAnswer) {
     EXPECT_EQ(last_, BounceAnswer::done);
 }
 
+TEST_F(CopyPipelineTest, ASlotLiesWithinTheInitiatorsSegment) {
+    const Bytes last = back_->size() - sizeof(BounceHeader) - kBounceBytes;
+    const auto is_found = [&](Bytes offset) {
+        BounceRequest request{};
+        request.slot_offset = offset;
+        request.length = kBounceBytes;
+        return find_slot(*back_, request) != nullptr;
+    };
+    EXPECT_TRUE(is_found(initiator_->header()->heap_offset));
+    EXPECT_TRUE(is_found(last));
+    EXPECT_FALSE(is_found(kRingOffset - kCacheLine));
+    EXPECT_FALSE(is_found(last + kCacheLine));
+    EXPECT_FALSE(is_found(last - 8));
+}
+
 TEST(AtomicLock, IsFreedWhenItsHolderHasEnded) {
     alignas(kPage) static std::byte segment[kQueuePairsOffset];
     const pid_t child = fork();

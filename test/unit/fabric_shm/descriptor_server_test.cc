@@ -352,6 +352,20 @@ TEST_F(Descriptors, AProgramThatClosesTheirSocketEndsTheirServer) {
     EXPECT_TRUE(serves()) << "the other one does";
 }
 
+TEST_F(Descriptors, AProgramThatShutsTheirSocketDownEndsTheirServer) {
+    const int next = dup(file_);
+    close(next);
+    const auto other = DescriptorServer::start(file_, kKeys, first_number());
+    ASSERT_NE(other, nullptr);
+    const std::size_t before = threads().size();
+    ASSERT_EQ(shutdown(next, SHUT_RDWR), 0);
+    for (int i = 0; i < 1000 && threads().size() == before; ++i) {
+        usleep(1000);
+    }
+    EXPECT_EQ(threads().size(), before - 1);
+    EXPECT_TRUE(serves()) << "the other one does";
+}
+
 // A seccomp profile may refuse the filters that keep strangers away.
 TEST_F(Descriptors, WithoutFiltersForSocketsTheyAreNotServedAndNothingStaysOpen) {
     const std::uint32_t served = number();

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "fabric/shm/process.h"
@@ -37,6 +39,20 @@ TEST(Process, ALivingOneIsAliveAndADeadOneIsNot) {
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
     EXPECT_FALSE(process_alive(pid, child_start));
     EXPECT_FALSE(process_alive(pid, 0)) << "nobody's start was taken";
+}
+
+TEST(Process, ACopyTakesFromEachPieceWhatItHas) {
+    std::byte first[8];
+    std::byte second[8];
+    std::byte plain[12] = {};
+    std::fill_n(first, 8, std::byte{1});
+    std::fill_n(second, 8, std::byte{2});
+    const Gather pieces[] = {{first, 4, 0}, {second, 8, 0}};
+    const auto self = static_cast<std::uint32_t>(getpid());
+    ASSERT_EQ(copy_checked(Direction::to_peer, self, plain, pieces, 3, 9), CopyResult::ok);
+    EXPECT_EQ(plain[0], std::byte{1});
+    EXPECT_EQ(std::count(plain, plain + 12, std::byte{1}), 1);
+    EXPECT_EQ(std::count(plain, plain + 12, std::byte{2}), 8);
 }
 
 TEST(Process, WithoutAFileDescriptorNobodyIsDeclaredDead) {

@@ -142,6 +142,22 @@ TEST_F(Queue, IsFullAndThenHasRoomAgain) {
     EXPECT_EQ(peer->producer().push(fields, kDatagramBytes, nothing), Push::ok);
 }
 
+TEST_F(Queue, TakesMoreMemoryAheadOfItsUse) {
+    create(kMiB);
+    Header& header = *segment_->header();
+    const std::uint64_t committed = header.committed.load();
+    ASSERT_LT(committed, header.ring_granules);
+    std::uint64_t end = 0;
+    EXPECT_FALSE(wants_more(header, end)) << "there is enough";
+    header.reserve.store(committed - 1);
+    ASSERT_TRUE(wants_more(header, end));
+    EXPECT_GT(end, committed);
+    EXPECT_LE(end, header.ring_granules);
+    header.committed.store(header.ring_granules);
+    header.reserve.store(header.ring_granules - 1);
+    EXPECT_FALSE(wants_more(header, end)) << "all of it has memory";
+}
+
 TEST_F(Queue, FourProcessesAreEachInOrderAndWhole) {
     constexpr std::uint32_t kEach = 20000;
     std::vector<pid_t> children;

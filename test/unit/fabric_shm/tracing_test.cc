@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/shm/tracing.h"
+#include "fabric/shm/visibility.h"
 
 namespace adaptib::shm {
 namespace {
@@ -90,6 +91,17 @@ TEST(Tracing, WhatWasRefusedIsNotTakenBack) {
     yama.refuses = true;
     open_with(SingleCopy::automatic).reset();
     EXPECT_EQ(yama.said, std::vector<bool>{true});
+}
+
+TEST(Tracing, WhereYamaForbidsItTheUserIsToldSo) {
+    const Visibility here = own_visibility();
+    for (const int scope : {-1, 0, 1, 2, 3}) {
+        const PlayedYama yama(scope);
+        EXPECT_EQ(why_not_attach(here, here).find("ptrace_scope is " + std::to_string(scope)) !=
+                      std::string::npos,
+                  scope > 1)
+            << scope;
+    }
 }
 
 TEST(Tracing, AForkedChildDoesNotTakeItsParentsBack) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "common_adaptib_two_sided.h"
@@ -184,6 +185,47 @@ TEST_F(CoreLife, QuiescedMessagesLeaveTheCoreToOthers) {
     room.reset();
     EXPECT_EQ(opal_common_adaptib_progress(core_), 0);
     EXPECT_TRUE(messages_.empty());
+}
+
+TEST_F(CoreLife, RailsHaveNames) {
+    ASSERT_EQ(acquire(), OPAL_COMMON_ADAPTIB_SUCCESS);
+    char name[64] = "";
+    EXPECT_TRUE(opal_common_adaptib_rail_name(core_, 0, name, sizeof name));
+    EXPECT_STREQ(name, "shm0");
+    EXPECT_TRUE(opal_common_adaptib_rail_name(core_, 0, name, 3));
+    EXPECT_STREQ(name, "sh");
+    EXPECT_FALSE(opal_common_adaptib_rail_name(core_, 99, name, sizeof name));
+}
+
+// The user's function may call adaptib.
+TEST_F(CoreLife, MessagesToTheUserComeWithoutTheLock) {
+    static const bool several = true;
+    static opal_common_adaptib_core_t* core = nullptr;
+    static int heard = 0;
+    static bool is_free = false;
+    environment_.threads = &several;
+    environment_.message = [](void*, opal_common_adaptib_severity_t, const char*) {
+        ++heard;
+        std::thread([] {
+            is_free = core->lock.try_lock();
+            if (is_free) {
+                core->lock.unlock();
+            }
+        }).join();
+    };
+    process_parameters().endpoints = 1;
+    ASSERT_EQ(acquire(), OPAL_COMMON_ADAPTIB_SUCCESS);
+    core = core_;
+    {
+        const Guard guard(core_);
+        Peer* peer = nullptr;
+        ASSERT_TRUE(core_->core->peers().get_loopback(peer).ok());
+        core_->core->lost().lose(*peer, "a test says so");
+        core_->core->lost().report(*peer);
+        EXPECT_EQ(heard, 0);
+    }
+    EXPECT_EQ(heard, 1);
+    EXPECT_TRUE(is_free);
 }
 
 TEST_F(CoreLife, HintsAboutWhatItDoesNotKnowDoNoHarm) {

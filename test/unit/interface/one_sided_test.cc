@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "common_adaptib_one_sided.h"
-#include "unit/core/test_request.h"
+#include "interface/handle.h"
+#include "interface/process.h"
+#include "unit/core/window.h"
 
 namespace adaptib::test {
 namespace {
@@ -342,6 +344,39 @@ TEST_P(OneSidedApi, RegistrationsOfNothingAreRefusedOrHarmless) {
     EXPECT_GE(run(OPAL_COMMON_ADAPTIB_PUT, remote, remote.base, 0), 0);
     EXPECT_EQ(run(OPAL_COMMON_ADAPTIB_PUT, remote, remote.base, 1), OPAL_COMMON_ADAPTIB_BAD_PARAM);
     EXPECT_TRUE(untouched());
+}
+
+// A host's processes have a fabric of their own besides that of all: atomics take the latter, unless
+// the target executes them itself.
+TEST(AtomicsOfTwoFabrics, GoOverThatOfAllProcesses) {
+    static const bool several = false;
+    const opal_common_adaptib_environment_t environment{};
+    Process process(environment);
+    alignas(8) std::uint64_t word = 0;
+    for (const std::uint32_t emulated : {0u, 0u + OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED}) {
+        for (const auto kind : {OPAL_COMMON_ADAPTIB_FETCH_ADD, OPAL_COMMON_ADAPTIB_COMPARE_SWAP,
+                                OPAL_COMMON_ADAPTIB_PUT}) {
+            Options options;
+            options.hosts = {5, 5};
+            Cores world(2, options);
+            Window window(world, 1, &word, sizeof word);
+            window.remote.access |= emulated;
+            opal_common_adaptib_core endpoint(process, 0, &several);
+            endpoint.core.reset(&world.core(0));
+            endpoint.protocol = &world.core(0).protocol();
+            std::uint64_t here = 0;
+            TestRequest request;
+            const auto what = operation(kind, &here, window, 0, sizeof here);
+            const int status = opal_common_adaptib_rma_start(
+                &endpoint, handle_of(&endpoint, world.peer(0, 1)), &what, &request.user);
+            static_cast<void>(endpoint.core.release()); // it is the world's
+            EXPECT_GE(status, 0);
+            EXPECT_EQ(world.core(0).peers().find_amo_peer(Cores::name(1)) != nullptr,
+                      kind != OPAL_COMMON_ADAPTIB_PUT && emulated == 0)
+                << kind << ' ' << emulated;
+            EXPECT_TRUE(status == OPAL_COMMON_ADAPTIB_COMPLETE || world.run({&request}));
+        }
+    }
 }
 
 } // namespace

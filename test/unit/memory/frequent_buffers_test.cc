@@ -247,6 +247,13 @@ TEST_F(FrequentBuffersTest, ShortMessagesAreNotCounted) {
     EXPECT_FALSE(send(0, 127)) << "although the buffer is registered";
 }
 
+TEST_F(FrequentBuffersTest, SizesUpToTheLongestArePriced) {
+    EXPECT_NE(buffers_->registered_at(FrequentBuffers::kMostBytes), GatherCosts::kNever);
+    EXPECT_EQ(buffers_->registered_at(FrequentBuffers::kMostBytes + 1), GatherCosts::kNever);
+    EXPECT_NE(buffers_->registered_at(FrequentBuffers::kLeastBytes), GatherCosts::kNever);
+    EXPECT_EQ(buffers_->registered_at(FrequentBuffers::kLeastBytes - 1), GatherCosts::kNever);
+}
+
 TEST_F(FrequentBuffersTest, SizesThatNeverPayAreNotCounted) {
     costs_.copy[GatherCosts::index(128)] = 10;
     open(Mode::automatic, 4096);

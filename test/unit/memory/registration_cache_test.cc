@@ -160,6 +160,32 @@ TEST_F(Registrations, RightsAreAddedUp) {
     EXPECT_EQ(first_->regions, 1u);
 }
 
+TEST_F(Registrations, ARightForAPartIsAddedToAllOfIt) {
+    EXPECT_EQ(registrations_for(0, 10 * kPage, kRemoteRead), 1u);
+    EXPECT_EQ(registrations_for(kPage, kPage, kLocalWrite), 1u);
+    EXPECT_EQ(first_->regions, 1u);
+    EXPECT_EQ(first_->bytes, 10 * kPage);
+    EXPECT_EQ(registrations_for(0, 10 * kPage, kLocalWrite), 0u);
+}
+
+TEST_F(Registrations, AUseGivesBackWhatItHasBeforeItTakesAnother) {
+    RegistrationCache beside(list_, RailRange{0, 2}, kPlenty, counters_);
+    RegistrationCache::Use one;
+    RegistrationCache::Use two;
+    ASSERT_TRUE(acquire(0, kPage, one).ok());
+    ASSERT_TRUE(beside.acquire(at(kPage), kPage, kRemoteRead, two).ok());
+    one.take(two);
+    EXPECT_TRUE(two.empty());
+    EXPECT_EQ(first_->regions, 2u);
+    cache_->make_room();
+    EXPECT_EQ(first_->regions, 1u) << "the first one is not used any more";
+    beside.make_room();
+    EXPECT_EQ(first_->regions, 1u);
+    one.reset();
+    beside.make_room();
+    EXPECT_EQ(first_->regions, 0u);
+}
+
 // A writable range and read-only pages behind it cannot share one registration.
 TEST_F(Registrations, RangesThatCannotBeOneAreApart) {
     first_->read_only = kBase + 2 * kPage;

@@ -481,6 +481,14 @@ TEST_F(GatheredDatagrams, EndWithTheirPeer) {
     EXPECT_EQ(reported(), nullptr) << "once";
 }
 
+TEST_F(GatheredDatagrams, EndWithTheChannelUnreported) {
+    ASSERT_TRUE(send(kShort).ok());
+    EXPECT_EQ(peer->flow.lent, 1u);
+    channel->drop_loans();
+    EXPECT_EQ(peer->flow.lent, 0u);
+    EXPECT_EQ(reported(), nullptr);
+}
+
 TEST_F(GatheredDatagrams, CarryActiveMessages) {
     const std::array<std::byte, 14> front{std::byte{7}};
     fill_data(std::byte{3});

@@ -416,6 +416,9 @@ TEST_F(RendezvousTest, WithPutTheReceiverNamesItsMemoryAndWaits) {
     const auto clear = take<ClearBody>(MessageType::clear_to_send);
     EXPECT_EQ(clear.send_id, kSendId);
     EXPECT_EQ(clear.address, reinterpret_cast<std::uintptr_t>(data.data()));
+    const Registration* const memory = rendezvous->find_memory(*peer, clear.address, kLength);
+    ASSERT_NE(memory, nullptr) << "the sender may ask for its keys once more";
+    EXPECT_EQ(memory->remote_key(1), clear.keys[1]);
     rendezvous->on_written(*peer, {clear.receive_id, kLength});
     EXPECT_EQ(receive_status(), OPAL_COMMON_ADAPTIB_SUCCESS);
     EXPECT_TRUE(take().empty()) << "the sender knows";

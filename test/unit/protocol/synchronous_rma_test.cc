@@ -192,6 +192,20 @@ TEST_P(Long, AllDataIsInPlace) {
                 SharedWork::of(ends.slot().shared_word().load()).closed);
 }
 
+// So the target knows that its own copies cross this one.
+TEST(SynchronousRma, TheSlotSaysThatACopyIsUnderWay) {
+    TwoEnds ends;
+    ends.there->transfers.cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
+    ends.there->transfers.cooperative_copy_choices->only = CooperativeCopyChoices::kAlone;
+    const auto slot = [&] { return SharedWork::of(ends.slot().shared_word().load()); };
+    SharedWork seen;
+    ends.initiators_qp().looks = [&] { seen = slot(); };
+    EXPECT_TRUE(moves(ends, Opcode::write, Bytes{1 << 20}, 1));
+    EXPECT_EQ(seen.front, 1u);
+    EXPECT_FALSE(seen.closed);
+    EXPECT_TRUE(slot().closed);
+}
+
 TEST_P(Long, ThreadsThatShareTheLockDoNotWaitForTheTarget) {
     TwoEnds::share(ends.lock);
     EXPECT_TRUE(moves(ends, GetParam().opcode, Bytes{4 << 20}, 1));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "unit/protocol/tagged_end.h"
@@ -211,6 +212,32 @@ TEST_F(Receives, APeerWhoseMessagesTakeTooMuchMemoryIsRestrained) {
     EXPECT_EQ(receives.back_pressure().bytes(), 0u);
     receives.update_levels();
     EXPECT_EQ(there.counters.unexpected_bytes, 0u);
+}
+
+TEST_F(Receives, ARestrainedPeerIsLookedAtEachTimeThatSomeMemoryIsFree) {
+    BackPressure& pressure = receives.back_pressure();
+    const auto nothing = [] { return Allowance::nothing; };
+    constexpr Bytes kStep = kMost / 8;
+    constexpr Bytes kEach = kStep - 124; // of others, none of which is restrained
+    std::vector<std::unique_ptr<Peer>> others;
+    for (std::uint64_t i = 0; i < 8; ++i) {
+        pressure.on_kept(*others.emplace_back(there.peer(10 + i)), kEach, nothing);
+    }
+    pressure.on_kept(*peer, kStep, nothing);
+    EXPECT_EQ(allowed(), Allowance::nothing);
+    std::size_t received = 0;
+    for (; received < 5; ++received) {
+        pressure.on_received(*others[received], kEach);
+    }
+    EXPECT_LT(pressure.bytes(), kMost / 2) << "it may go on";
+    EXPECT_TRUE(take().empty()) << "since the last look less than a step has become free";
+    pressure.on_received(*others[received++], kEach);
+    EXPECT_EQ(allowed(), Allowance::all);
+    for (; received < others.size(); ++received) {
+        pressure.on_received(*others[received], kEach);
+    }
+    pressure.on_received(*peer, kStep);
+    EXPECT_EQ(pressure.bytes(), 0u);
 }
 
 TEST_F(Receives, AReceiveMayAwaitItsSenderOrAnyIfThatIsNotKnown) {

@@ -55,6 +55,30 @@ protected:
         return held.losses.events.take(event) == std::vector<Peer*>{peer.get()};
     }
 
+    // Carries transfers whose second stripe takes twice as long as the first, and expects that the
+    // scheduler learns so.
+    void learn_from_a_late_rail() {
+        peer->lanes.scheduler = scheduler("adaptive");
+        const auto poll = [this] {
+            for (int step = 0; step < 100; ++step) {
+                there.clock.advance(Nanoseconds{10});
+                engine.on_polled();
+            }
+        };
+        for (int i = 0; i < 3; ++i) {
+            const CountedTransfer& transfer = started();
+            ASSERT_FALSE(transfer.rma.progress.empty());
+            poll();
+            complete(0);
+            poll();
+            complete_all();
+            ASSERT_EQ(transfer.ended, 1);
+        }
+        EXPECT_GT(peer->lanes.scheduler->lessons(), 0u);
+        EXPECT_GT(peer->lanes.scheduler->weight(Mix::reads, 0),
+                  peer->lanes.scheduler->weight(Mix::reads, 1));
+    }
+
     HeldFlow held{there.counters};
     std::vector<std::string> refusals;
     TransferEngine engine{{&there.clock, std::chrono::microseconds{100}, 10},
@@ -379,6 +403,17 @@ TEST_F(Engine, StripesThatWillNotCompleteAreTransferredAgain) {
     EXPECT_FALSE(read.rma.failed);
 }
 
+TEST_F(Engine, AnAbandonedPlanWithoutTimesLeavesTimesAlone) {
+    peer->session.repairable = true;
+    started();
+    engine.abandon(*peer);
+    ++peer->connection.number;
+    connect();
+    engine.post_waiting();
+    complete_all();
+    learn_from_a_late_rail();
+}
+
 TEST_F(Engine, AQueuePairThatIsBrokenAsksForRepair) {
     peer->session.repairable = true;
     qp(0).answer = qp(1).answer = Status::error(Reason::bad_state);
@@ -414,27 +449,7 @@ TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
     EXPECT_EQ(posted(), 0u);
 }
 
-TEST_F(Engine, TimesOfStripesCountFromTheLastPoll) {
-    peer->lanes.scheduler = scheduler("adaptive");
-    for (int i = 0; i < 3; ++i) {
-        const CountedTransfer& transfer = started();
-        ASSERT_FALSE(transfer.rma.progress.empty());
-        for (int step = 0; step < 100; ++step) {
-            there.clock.advance(Nanoseconds{10});
-            engine.on_polled();
-        }
-        complete(0); // twice as fast as the other
-        for (int step = 0; step < 100; ++step) {
-            there.clock.advance(Nanoseconds{10});
-            engine.on_polled();
-        }
-        complete_all();
-        ASSERT_EQ(transfer.ended, 1);
-    }
-    EXPECT_GT(peer->lanes.scheduler->lessons(), 0u);
-    EXPECT_GT(peer->lanes.scheduler->weight(Mix::reads, 0),
-              peer->lanes.scheduler->weight(Mix::reads, 1));
-}
+TEST_F(Engine, TimesOfStripesCountFromTheLastPoll) { learn_from_a_late_rail(); }
 
 TEST_F(Engine, OnceBothDirectionsAreWantedTheyShareTheRails) {
     qp(0).room = qp(1).room = 100;
@@ -459,6 +474,39 @@ TEST_F(Engine, OnceBothDirectionsAreWantedTheyShareTheRails) {
         EXPECT_EQ(each->ended, 1);
     }
     EXPECT_EQ(there.counters.transfers_queued, 1u);
+}
+
+TEST_F(Engine, TheRailsAreSharedAsLongAsBothDirectionsAreWanted) {
+    qp(0).room = qp(1).room = 100;
+    for (int period = 0; period < 20; ++period) {
+        for (const Opcode opcode : {Opcode::write, Opcode::write, Opcode::read, Opcode::write}) {
+            CountedTransfer& each = make(opcode);
+            each.rma.one_sided = each.rma.keys.found = true;
+            engine.start_operation(each);
+        }
+        complete_all();
+        ASSERT_NE(peer->transfers.put_get_balance, nullptr) << period;
+    }
+}
+
+TEST_F(Engine, ARefusalThatNamesNoStripeIsNoSubchannels) {
+    CountedTransfer& operation = make();
+    operation.rma.one_sided = operation.rma.keys.found = true;
+    engine.start_operation(operation);
+    const std::uint32_t on = used();
+    const SendWork work = qp(on).taken.front();
+    const std::uint32_t number = qp(on).number();
+    connect();
+    peer->lanes.subchannels[on].local_rail = 7;
+    WorkCompletion completion;
+    completion.wr_id = work.wr_id;
+    completion.qp_number = number;
+    completion.status = WorkStatus::remote_access_error;
+    target_of(work.wr_id)->on_work_done(on, completion);
+    EXPECT_EQ(operation.ended, 1);
+    for (const Subchannel& subchannel : peer->lanes.subchannels) {
+        EXPECT_FALSE(subchannel.refused);
+    }
 }
 
 } // namespace

@@ -44,6 +44,7 @@ public:
     explicit CopyingQp(Meanwhile& meanwhile) : QueuePair(QpType::rc), meanwhile_(meanwhile) {}
 
     std::vector<RmaWork> executed; // by the initiator
+    std::function<void()> looks;   // called before; null: nobody looks
     // Looks a key up in the target's table of regions; null: there is none to see.
     std::function<Status(const RemoteRange&, std::uint32_t&)> find;
     bool executes = true;
@@ -71,6 +72,9 @@ private:
         meanwhile_();
         if (!executes) {
             return Status::again(Reason::none);
+        }
+        if (looks) {
+            looks();
         }
         executed.push_back(work);
         if (work.opcode == Opcode::write || work.opcode == Opcode::read) {

@@ -65,7 +65,7 @@ protected:
     Reach reach(const Peer&, std::size_t pair) override {
         return cut_off_.contains(pair) ? Reach::cut_off : Reach::unknown;
     }
-    bool can_ask(const Peer&, std::size_t) const override { return true; }
+    bool can_ask(const Peer&, std::size_t pair) const override { return !dumb_.contains(pair); }
     bool send_probe(Peer&, std::size_t pair, MessageType type, const ProbeBody& body) override {
         if (full_ && pair == kPair) {
             return false;
@@ -96,6 +96,7 @@ protected:
     std::unique_ptr<PathProbes> probes_;
     bool full_ = false; // the path takes no question now
     std::set<std::size_t> cut_off_;
+    std::set<std::size_t> dumb_; // nothing can be asked over these
     std::vector<ProbeBody> asked_;
     std::vector<std::size_t> moved_; // pairs
     std::vector<Nanoseconds> partitions_;
@@ -140,12 +141,13 @@ TEST_F(Probes, AnAddressThatComesLateDoesNotMoveAPeerBack) {
 TEST_F(Probes, AProbeTellsTheNumbersOfQueuePairs) {
     world_.first.reaches_all = world_.second.reaches_all = true;
     AddressRail& remote = peer_->contact.address.rails[peer_->contact.route.pairs[kPair].remote];
-    const auto arrives = [&](std::uint16_t changes, std::uint32_t datagram_qp) {
+    const auto arrives = [&](std::uint16_t changes, std::uint32_t datagram_qp,
+                             std::uint32_t after = 1) {
         auto body = message_from<ProbeBody>(1);
         body.nonce = 7;
         body.changes = changes;
         body.datagram_qp = datagram_qp;
-        body.responder_qp = datagram_qp + 1;
+        body.responder_qp = datagram_qp + after;
         moved_.clear();
         probes_->on_probe(*peer_, kPair, MessageType::probe, body);
         return moved_ == std::vector{kPair};
@@ -160,6 +162,9 @@ TEST_F(Probes, AProbeTellsTheNumbersOfQueuePairs) {
     probes_->on_answer(*peer_, kPair, message_from<LifeBody>(3)); // says nothing of numbers
     EXPECT_EQ(remote.datagram_qp, 200u);
     EXPECT_TRUE(arrives(3, 300)) << "the numbers come later than the address";
+    EXPECT_EQ(remote.responder_qp, 301u);
+    EXPECT_TRUE(arrives(3, 300 - 5, 6)) << "the responder has the same one";
+    EXPECT_EQ(remote.datagram_qp, 295u);
     EXPECT_EQ(remote.responder_qp, 301u);
 }
 
@@ -252,6 +257,31 @@ TEST_F(Probes, ARailThatIsDownTakesAllItsPathsAlong) {
     pass(100ms, true);
     for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
         EXPECT_EQ(state(pair), expected.contains(pair) ? PathState::failed : PathState::up) << pair;
+    }
+}
+
+TEST_F(Probes, TheFirstPathsRailTakesNoMoreThanItsPathsAlong) {
+    paths_->report_suspect(*peer_, 0, "silent");
+    for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
+        cut_off_.insert(pair);
+    }
+    cut_off_.insert(peer_->contact.route.total);
+    pass(100ms, true);
+    const PeerRoute::Pair& first = peer_->contact.route.pairs[0];
+    for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
+        const PeerRoute::Pair& rails = peer_->contact.route.pairs[pair];
+        const bool shares = rails.local == first.local || rails.remote == first.remote;
+        EXPECT_EQ(state(pair), shares ? PathState::failed : PathState::up) << pair;
+    }
+}
+
+TEST_F(Probes, NothingIsAskedBesideOverAPathThatCannotBeAsked) {
+    for (const bool can_be : {false, true}) {
+        dumb_ = can_be ? std::set<std::size_t>{} : std::set{kPair};
+        paths_->report_suspect(*peer_, peer_->contact.datagram.pair, "silent");
+        pass(100ms, false);
+        EXPECT_EQ(asked_.empty(), !can_be);
+        paths_->report_success(*peer_, peer_->contact.datagram.pair);
     }
 }
 

@@ -71,6 +71,14 @@ TEST(EagerLimit, DoesNotLeaveItsBounds) {
     EXPECT_EQ(dear.limit(), 1000u);
 }
 
+TEST(EagerLimit, StopsAtTheFirstSizeThatDoesNotPay) {
+    CopyCosts slow_at_first = costs();
+    slow_at_first.single[0] = slow_at_first.plain[0];
+    EagerLimit learnt(slow_at_first, 1000, kMost);
+    note(learnt, 0.02);
+    EXPECT_EQ(learnt.limit(), 1000u);
+}
+
 TEST(EagerLimit, OutliersSayNothing) {
     EagerLimit learnt(costs(), kStart, kMost);
     for (int round = 0; round < 20; ++round) {

@@ -247,6 +247,27 @@ TEST(Returned, InTurnLeavesTheSumOfTheWeights) {
     }
 }
 
+// What it has learnt in small steps, because times were noisy, may be far off then.
+TEST(Returned, TheNextLessonCountsInFull) {
+    PathWeights weights(0.5, 0.0);
+    weights.of(0, 1);
+    weights.of(1, 1);
+    const auto lesson = [](PathWeights& of, double first, double second) {
+        const StripeTime times[] = {{.subchannel = 0, .length = 1000, .seconds = first},
+                                    {.subchannel = 1, .length = 1000, .seconds = second}};
+        EXPECT_TRUE(of.learn(times, true));
+    };
+    for (int i = 0; i < 10; ++i) {
+        lesson(weights, 1, 2);
+        lesson(weights, 2, 1);
+    }
+    PathWeights returned = weights;
+    returned.come_back(0, 3);
+    lesson(weights, 2, 1);
+    lesson(returned, 2, 1);
+    EXPECT_LT(returned.known(0), weights.known(0));
+}
+
 // A path that is slow after its return costs no more than a small part of a transfer.
 TEST(Returned, ASlowPathEarnsNothing) {
     for (const char* policy : {"adaptive", "auto"}) {

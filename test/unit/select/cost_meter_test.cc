@@ -45,6 +45,17 @@ TEST(CostMeter, TheMachinesCostsTakeThePlaceOfTheModels) {
     EXPECT_GT(meter.samples(), 6 * kSamples);
 }
 
+TEST(CostMeter, TheSavingOfASharedRingFollowsTheModel) {
+    CostMeter meter;
+    feed(meter, 2 * kSamples);
+    ChannelCosts model;
+    model.connected_ring = 0.5;
+    model.shared_ring = 0.25;
+    EXPECT_DOUBLE_EQ(meter.costs(model, 0).shared_ring, 100);
+    model.connected_ring = 0;
+    EXPECT_EQ(meter.costs(model, 0).shared_ring, 0);
+}
+
 TEST(CostMeter, InterruptionsChangeNothing) {
     CostMeter meter;
     for (std::size_t i = 0; i < 4 * kSamples; ++i) {

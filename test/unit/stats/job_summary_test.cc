@@ -96,6 +96,14 @@ TEST(ProcessReport, IsJsonWithARowForEachPeer) {
     EXPECT_TRUE(has(json, "\"rdma_read_bytes\": 3000,"));
 }
 
+TEST(ProcessReport, ItsListsAreBesideEachOther) {
+    const std::string endpoint = "{}";
+    const std::string json = report_json(report_of(7, "node3", {}), {&endpoint, 1});
+    for (const char* list : {"endpoints", "peers", "history"}) {
+        EXPECT_TRUE(has(json, std::string("\n  \"") + list + "\": [")) << list << " in " << json;
+    }
+}
+
 TEST(JobSummary, SumsCarriersAndSpreadsProcesses) {
     const std::vector<ProcessReport> reports{
         report_of(0, "a", {{"ring_sent", 10}, {"ring_sent_bytes", 1000}, {"connections_most", 1}}),

@@ -195,6 +195,11 @@ TEST_F(Choice, PortsThatAreDown) {
     EXPECT_EQ(names(), "mlx5_2:2 mlx5_10:1 rxe0:1");
     EXPECT_TRUE(fabric_->notices().empty()) << "nobody asked for it";
     fabric_.reset();
+    lib_.devices[0].ports[0].attributes.state = IBV_PORT_DOWN;
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "mlx5_2:2 rxe0:1");
+    EXPECT_EQ(lib_.living("context"), 2) << "a device without a rail is closed";
+    fabric_.reset();
     options_.if_include = "mlx5_2";
     ASSERT_EQ(open(), kOk) << error_;
     EXPECT_EQ(names(), "mlx5_2:2");

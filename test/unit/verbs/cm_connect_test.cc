@@ -653,6 +653,9 @@ TEST_F(CmConnectCallsFail, EachOnceAtEachPlace) {
                 EXPECT_TRUE(silent || outcome_.tried_again || !outcome_.opened);
                 if (outcome_.tried_again) {
                     EXPECT_TRUE(outcome_.why.starts_with("rdma_cm: ")) << outcome_.why;
+                    EXPECT_TRUE(outcome_.why.find("rdma_" + call + ": ") == std::string::npos ||
+                                outcome_.why.find(std::strerror(error)) != std::string::npos)
+                        << outcome_.why;
                 }
                 if (HasFailure()) {
                     return;

@@ -181,6 +181,17 @@ TEST_F(DcTest, FlagsListsAndInlineData) {
     EXPECT_EQ(posted[4].list[0].lkey, 12u);
 }
 
+TEST_F(DcTest, InlineIsWhatAnInitiatorGets) {
+    open_device();
+    lib_.devices[0].initiator_gets_inline = 7;
+    QueuePair& from = initiator();
+    SendWork w = work(1, Opcode::write); // of 8 bytes
+    w.flags = kInline;
+    EXPECT_EQ(from.post_send(w), refusal(Reason::bad_argument));
+    gather_[0].length -= 1;
+    EXPECT_EQ(from.post_send(w), kOk);
+}
+
 // Requests that are wrong in themselves are not begun.
 TEST_F(DcTest, WhatIsWrongIsNotBegun) {
     open_device();

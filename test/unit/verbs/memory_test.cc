@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Registering and allocating memory, and the text when too little of it may be locked.
+#include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "fabric/verbs/errors.h"
 #include "memory/registration.h"
 #include "unit/verbs/verbs_fixture.h"
 
@@ -304,6 +307,21 @@ TEST_F(Memlock, TooLittleWhenItIsRegistered) {
     EXPECT_EQ(attempt(32 * kKiB, EPERM, Reason::locked_memory, true), 0);
     EXPECT_EQ(attempt(64 * kKiB, ENOMEM, Reason::no_memory, false), 0) << "that was not the limit";
     EXPECT_EQ(attempt(32 * kKiB, EFAULT, Reason::bad_argument, false), 0);
+}
+
+TEST_F(Memlock, DoesNotConcernWhoMayLockAll) {
+    if (geteuid() != 0 || prctl(PR_CAPBSET_READ, CAP_IPC_LOCK) != 1) {
+        GTEST_SKIP() << "this process may not";
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        const rlimit limit{0, 0};
+        _exit(setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && !verbs::beyond_memlock(kGiB) ? 0 : 1);
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(with_limit(0, [] { return verbs::beyond_memlock(kGiB) ? 0 : 1; }), 0);
 }
 
 // The queue has 16 requests of some hundred bytes each.

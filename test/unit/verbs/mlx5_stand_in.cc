@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -209,6 +210,10 @@ ibv_qp* create_qp(ibv_context* context, ibv_qp_init_attr_ex* a, mlx5dv_qp_init_a
     if (const int error = check(device, *a, *mlx5)) {
         return refuse(error);
     }
+    const bool target = mlx5->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT;
+    if (!target) {
+        a->cap.max_inline_data = std::min(a->cap.max_inline_data, device.initiator_gets_inline);
+    }
     ibv_qp_init_attr init{};
     init.qp_context = a->qp_context;
     init.send_cq = a->send_cq;
@@ -217,7 +222,6 @@ ibv_qp* create_qp(ibv_context* context, ibv_qp_init_attr_ex* a, mlx5dv_qp_init_a
     init.cap = a->cap;
     init.qp_type = a->qp_type;
     init.sq_sig_all = a->sq_sig_all;
-    const bool target = mlx5->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT;
     FakeQp& made = enter_qp(a->pd, init, target ? kDcTarget : kDcInitiator);
     if (!target) {
         add_view(made, a->send_ops_flags);

@@ -47,6 +47,7 @@ struct FakeDevice {
     bool initiators = true;
     bool targets = true;
     std::uint32_t initiator_inline_bytes = 512;
+    std::uint32_t initiator_gets_inline = 512; // at most, whatever was asked for
     std::uint32_t initiator_reads = 16;
     std::vector<FakePort> ports;
 };

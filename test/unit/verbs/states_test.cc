@@ -515,6 +515,16 @@ TEST_F(Room, AQueueGrowsWithItsQueuePairs) {
     EXPECT_EQ(entries(), 266) << "what has gone makes room";
 }
 
+TEST_F(Room, AQueuePairThatSendsNothingNeedsNoneForSends) {
+    open_roce();
+    CompletionQueue& queue = cq(0, 64);
+    QpInit what = init(QpType::rc, queue);
+    what.send_depth = 0;
+    what.receive_depth = 64;
+    qp(what);
+    EXPECT_EQ(entries(), 64);
+}
+
 TEST_F(Room, ReceivesOfASharedQueueCountOnce) {
     open_roce();
     SharedReceiveQueue& shared = srq(16);

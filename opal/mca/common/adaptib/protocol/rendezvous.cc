@@ -430,7 +430,6 @@ void Rendezvous::on_read(ReceiveTransfer& transfer) {
         return;
     }
     transfer.failed = transfer.failed || transfer.rma.failed;
-    transfer.received = transfer.wanted;
     end_receive(transfer);
 }
 
