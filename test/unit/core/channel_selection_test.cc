@@ -227,6 +227,14 @@ protected:
         options.shared = &pool_;
         return options;
     }
+    static ChannelSelection::Options selection_options() {
+        ChannelSelection::Options options;
+        options.selects = true;
+        options.period = kPeriod;
+        options.sharing = Sharing::spare;
+        options.rings = 8;
+        return options;
+    }
     Peer& at(std::uint64_t name) { return *table_.find(name); }
 
     AttendedClock attended_{world_.clock};
@@ -235,11 +243,7 @@ protected:
     SharedQueuePairs pool_{{.initiators = 2, .self = 9, .access_key = 3}, rails_, queues_};
     ConnectionManager connections_{options(), rails_, queues_, world_.counters, events_};
     PeerTable table_;
-    ChannelSelection selection_{
-        {.selects = true, .period = kPeriod, .sharing = Sharing::spare, .rings = 8},
-        table_,
-        connections_,
-        world_.counters};
+    ChannelSelection selection_{selection_options(), table_, connections_, world_.counters};
 };
 
 TEST_F(SharedSelection, APeerThatIsSilentMakesRoomForOneThatShallShare) {

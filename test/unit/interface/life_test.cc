@@ -216,6 +216,7 @@ TEST_F(CoreLife, MessagesToTheUserComeWithoutTheLock) {
     process_parameters().endpoints = 1;
     ASSERT_EQ(acquire(), OPAL_COMMON_ADAPTIB_SUCCESS);
     core = core_;
+    heard = 0;
     {
         const Guard guard(core_);
         Peer* peer = nullptr;

@@ -346,7 +346,7 @@ TEST_P(OneSidedApi, RegistrationsOfNothingAreRefusedOrHarmless) {
     EXPECT_TRUE(untouched());
 }
 
-// A host's processes have a fabric of their own besides that of all: atomics take the latter,
+// The processes of a host have a fabric of their own, besides that of all. Atomics take the latter,
 // unless the target executes them itself.
 TEST(AtomicsOfTwoFabrics, GoOverThatOfAllProcesses) {
     static const bool several = false;
