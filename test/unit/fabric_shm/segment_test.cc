@@ -136,6 +136,7 @@ TEST(Windows, ReachTheEndOfTheirFileAndMapNoMoreThanIsWanted) {
         ASSERT_NE(end, nullptr);
         EXPECT_EQ(end[page - 1], std::byte{'z'});
         EXPECT_EQ(windows.at((kPages - 1) * page, page + 1), nullptr);
+        EXPECT_EQ(windows.at(page - 64, 128), nullptr);
     }
     munmap(first, page);
     close(fd);

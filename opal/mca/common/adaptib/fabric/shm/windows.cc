@@ -40,6 +40,9 @@ std::byte* Windows::at(Bytes offset, Bytes length) {
     if (offset + length <= mapped_) {
         return base_ + offset;
     }
+    if (offset < mapped_) {
+        return nullptr; // a peer's record says so
+    }
     const auto holds = [&](const Window& window) {
         return is_within(offset, length, window.begin, window.length);
     };
@@ -61,17 +64,15 @@ std::byte* Windows::at(Bytes offset, Bytes length) {
 bool Windows::add(Bytes offset, Bytes length) {
     const Bytes page = page_bytes();
     const Bytes from = mapped_ - page;
-    const Bytes begin = std::max(offset / page * page, from);
+    const Bytes begin = offset / page * page;
     const Bytes end = std::min(round_up(offset + length, page), round_up(size_, page));
-    ADAPTIB_INVARIANT(from <= begin && begin < end, "a window is not empty", from, begin, end);
+    ADAPTIB_INVARIANT(from < begin && begin < end, "a window is not empty", from, begin, end);
     void* all = mremap(base_ + from, 0, end - from, MREMAP_MAYMOVE);
     if (all == MAP_FAILED) {
         return false;
     }
     auto* at = static_cast<std::byte*>(all);
-    if (begin > from) {
-        munmap(at, begin - from);
-    }
+    munmap(at, begin - from);
     windows_.push_back({begin, end - begin, at + (begin - from)});
     return true;
 }

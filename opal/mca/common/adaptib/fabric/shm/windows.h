@@ -30,7 +30,8 @@ public:
     // The first `mapped` bytes of a file of `size` bytes are at `base`, which stays the caller's.
     // REQUIRES: `mapped` is whole pages, at least one.
     void begin(std::byte* base, Bytes mapped, Bytes size);
-    // Null: beyond the file, or there is no address space for it.
+    // Null: beyond the file, across the end of the fixed part, where no block of a heap lies, or
+    // there is no address space for it.
     std::byte* at(Bytes offset, Bytes length);
 
 private:
