@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/process_name.h"
-#include "core/open_fabrics.h"
+#include "core/fabrics_wanted.h"
 #include "fabric/shm/shm_fabric.h"
 #include "simulator/network/world.h"
 #include "unit/core/address_table.h"
@@ -262,9 +262,8 @@ TEST_F(CoreOpenerTest, CopiesAreTimedOnlyForALimitThatIsLearnt) {
         parameters_.eager_limit = limit;
         std::vector<std::unique_ptr<Fabric>> fabrics;
         std::string left_out;
-        ASSERT_TRUE(
-            open_fabrics({parameters_, "here", 7, true, 1, clock_}, fabrics, left_out, text_).ok())
-            << text_;
+        const FabricsWanted wanted{parameters_, "here", 7, true, 1, clock_};
+        ASSERT_TRUE(wanted.open(fabrics, left_out, text_).ok()) << text_;
         EXPECT_EQ(fabrics.at(0)->copy_costs().has_value(), limit < 0);
     }
 }
