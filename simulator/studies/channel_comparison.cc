@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kRepeats = 5; // of both programs (AQPS 4.3)
 constexpr std::uint32_t kMostRanks = 64;
-constexpr double kMargin = 1.5; // of a change of time, points
 char kDcOnDemand[] = "dc_on_demand";
 char kRcOnDemand[] = "rc_on_demand";
 char kAqps[] = "aqps";
@@ -205,7 +204,7 @@ int channel_study(const char* name, const char* title, Program program, const Ch
     const auto compare = [&](const char* what, double time, const Change& known) {
         const auto row = [&](const char* other, double base, double paper, double usual) {
             study.row(std::string(what) + " against " + other, "%", 100 * (time / base - 1), paper,
-                      Bound{usual - kMargin, usual + kMargin});
+                      Bound{usual - measured.margin, usual + measured.margin});
         };
         row(kDc.name, last[0], published.against_dc, known.against_dc);
         row(kRc.name, last[1], published.against_rc, known.against_rc);
