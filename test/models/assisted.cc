@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Model of operations that a target is asked for (protocol/intranode/synchronous_rma.cc) and of
-// copies by both ends: whichever end wins the race for an operation, or for a
-// part of a copy, it is done once, and the initiator returns when it is done.
+// copies by both ends: whichever end wins the race for an operation, or for a part of a copy, it is
+// done once, and the initiator returns when it is done.
 //
 // The initiator's and the target's code are the explorer's; the ring between them, which has a
 // model of its own, and the rest of the core are not.

@@ -12,7 +12,7 @@
 
 #include "base/wire_connect.h"
 #include "connect/connection_manager.h"
-#include "unit/connect/recorded_rails.h"
+#include "unit/connect/shared_connections.h"
 
 namespace adaptib::test {
 namespace {
@@ -686,35 +686,16 @@ TEST_F(Handshakes, NoMessageSaysThatTheOtherSideHasFencedWithoutARepair) {
     other.interruption.repair = {};
 }
 
-class SharedHandshakes : public RecordedConnections {
+class SharedHandshakes : public SharedConnections {
 protected:
-    ConnectOptions options() {
-        ConnectOptions options;
-        options.self = kSelf;
-        options.clock = &world_.clock;
-        options.attended = &attended_;
-        options.random = &random_;
-        options.liveness = &liveness_;
-        options.sharing = Sharing::all;
-        options.shared = &pool_;
-        return options;
-    }
+    SharedHandshakes() : SharedConnections(Sharing::all) {}
 
-    AttendedClock attended_{world_.clock};
-    Random random_{1};
-    Liveness liveness_{5s};
-    SharedQueuePairs pool_{{.initiators = 2, .self = kSelf, .access_key = 3}, rails_, queues_};
-    ConnectionManager connections_{options(), rails_, queues_, world_.counters, events_};
-    std::unique_ptr<Peer> peer_ = idle_peer(1);
+    std::unique_ptr<Peer> peer_ = sharing_peer(1);
 };
 
 // The other side may have written into the ring already. What the queue pair that has failed still
 // carried never completes.
 TEST_F(SharedHandshakes, ASharedQueuePairThatIsReplacedOwesNoCredit) {
-    ASSERT_TRUE(pool_.open(0).ok() && pool_.open(1).ok());
-    for (AddressRail& rail : peer_->contact.address.rails) {
-        rail.flags |= kRailShares;
-    }
     connections_.request(*peer_);
     ASSERT_TRUE(peer_->connection.shared);
     ASSERT_EQ(peer_->session.state, ConnectState::requested);

@@ -532,7 +532,6 @@ TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
     }
 }
 
-// The first of several queued operations fails the peer, and with it the others.
 TEST(Breakage, TheTraceHasTheEndOfAConnectionThatCannotBeMade) {
     const ManualClock clock;
     Trace trace(clock, 100, TraceStamps::clock);
@@ -560,6 +559,7 @@ TEST(Breakage, TheTraceHasTheEndOfAConnectionThatCannotBeMade) {
     EXPECT_EQ(kinds, (std::vector{TraceKind::connect, TraceKind::connect_end}));
 }
 
+// The first of several queued operations fails the peer, and with it the others.
 TEST(Breakage, OperationsThatWereQueuedFailTogether) {
     fault::FaultPlan plan;
     plan.lacks = static_cast<std::uint32_t>(Capability::whole_memory);

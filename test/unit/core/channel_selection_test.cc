@@ -2,7 +2,7 @@
 // Selection of the peers that get the only connection: by their messages, both ways, of late.
 #include "core/channel_selection.h"
 
-#include "unit/connect/recorded_rails.h"
+#include "unit/connect/shared_connections.h"
 #include "unit/core/core_parts.h"
 
 namespace adaptib::test {
@@ -197,35 +197,19 @@ TEST_F(ChannelSelectionTest, ACallerDemotesAPeerWhoseConnectionNothingNeeds) {
 }
 
 // With room for one connection over queue pairs of a peer's own, and for one over shared ones.
-class SharedSelection : public RecordedConnections {
+class SharedSelection : public SharedConnections {
 protected:
     static constexpr Nanoseconds kPeriod = 100ms;
 
-    SharedSelection() {
+    SharedSelection() : SharedConnections(Sharing::spare, 1) {
         world_.clock.advance(1s);
-        EXPECT_TRUE(pool_.open(0).ok() && pool_.open(1).ok());
         for (const std::uint64_t name : {21u, 22u, 23u}) {
-            Peer& peer = table_.add(idle_peer(name));
-            for (AddressRail& rail : peer.contact.address.rails) {
-                rail.flags |= kRailShares;
-            }
+            table_.add(sharing_peer(name));
         }
         connections_.sharing().limit(1);
     }
     ~SharedSelection() override {
         table_.for_each([this](Peer& peer) { connections_.close(peer, ConnectState::idle); });
-    }
-    ConnectOptions options() {
-        ConnectOptions options;
-        options.self = 9;
-        options.connect_max = 1;
-        options.clock = &world_.clock;
-        options.attended = &attended_;
-        options.random = &random_;
-        options.liveness = &liveness_;
-        options.sharing = Sharing::spare;
-        options.shared = &pool_;
-        return options;
     }
     static ChannelSelection::Options selection_options() {
         ChannelSelection::Options options;
@@ -237,11 +221,6 @@ protected:
     }
     Peer& at(std::uint64_t name) { return *table_.find(name); }
 
-    AttendedClock attended_{world_.clock};
-    Random random_{1};
-    Liveness liveness_{10s};
-    SharedQueuePairs pool_{{.initiators = 2, .self = 9, .access_key = 3}, rails_, queues_};
-    ConnectionManager connections_{options(), rails_, queues_, world_.counters, events_};
     PeerTable table_;
     ChannelSelection selection_{selection_options(), table_, connections_, world_.counters};
 };

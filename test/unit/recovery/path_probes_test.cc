@@ -296,8 +296,8 @@ TEST_F(Probes, APeerWithoutAPathIsGivenUpAfterItsSilence) {
     EXPECT_EQ(partitions_.front(), 10s);
 }
 
-// What waits for it ends elsewhere. A time in the past would have a process that sleeps until the
-// next one poll for ever.
+// Others end the work that waits for it. A process that sleeps until the next deadline would poll
+// for ever if that were in the past.
 TEST_F(Probes, AProcessThatHasEndedIsNotGivenUp) {
     for (std::size_t pair = 0; pair < peer_->contact.route.total; ++pair) {
         paths_->report_failure(*peer_, pair, "no answer");

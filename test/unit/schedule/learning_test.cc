@@ -247,7 +247,7 @@ TEST(Returned, InTurnLeavesTheSumOfTheWeights) {
     }
 }
 
-// What it has learnt in small steps, because times were noisy, may be far off then.
+// The scheduler learns in small steps while times are noisy, and may be far off then.
 TEST(Returned, TheNextLessonCountsInFull) {
     PathWeights weights(0.5, 0.0);
     weights.of(0, 1);

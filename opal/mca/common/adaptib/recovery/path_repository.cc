@@ -391,8 +391,10 @@ void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {
 }
 
 void PathRepository::end_rests(Peer& peer) {
-    for (std::size_t pair = 0; pair < peer.contact.route.total; ++pair) {
-        PathRecord& record = record_of(peer, pair);
+    if (peer.health.paths == nullptr) {
+        return;
+    }
+    for (PathRecord& record : peer.health.paths->records) {
         if (record.state == PathState::failed && record.interval.count() == 0) { // not asked yet
             record.ask_at = std::min(record.ask_at, options_.clock->now());
         }

@@ -106,6 +106,7 @@ void RmaTarget::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body)
         slot.count_done(part.units);
     }
 }
+
 // Returns this process's memory that the offer names. Null: the memory is a window's if `good`, and
 // the offer is invalid otherwise.
 std::byte* RmaTarget::find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good) {
